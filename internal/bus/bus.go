@@ -9,13 +9,17 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Dial connects to the bus at address, as this user, and says hello. Signals are delivered in the
-// order in which they come, which godbus's default handler does not do. The context bounds the
-// connecting alone: a bus that accepts and does not answer is an error once it is done. Anybody who
-// can send to the connection can end the process, or have it take 128 MiB, by one message: it is
-// for connections that soon end, to send calls with descriptors. See Guarded.
+// Dial connects to the bus at address, authenticates as this user, and calls Hello. Signals are
+// delivered in order, which godbus's default handler does not ensure. The context limits only the
+// time for connecting: if the bus accepts the connection and does not reply, Dial fails when the
+// context is done.
+//
+// Any process that can send to the connection can crash this process, or make it allocate 128 MiB,
+// with one message. Therefore it is only for short-lived connections that send calls with file
+// descriptors. All others use DialGuarded.
 func Dial(ctx context.Context, address string, options ...dbus.ConnOption) (*dbus.Conn, error) {
-	conn, err := dbus.Dial(address, append([]dbus.ConnOption{dbus.WithSignalHandler(dbus.NewSequentialSignalHandler())}, options...)...)
+	sequential := dbus.WithSignalHandler(dbus.NewSequentialSignalHandler())
+	conn, err := dbus.Dial(address, append([]dbus.ConnOption{sequential}, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
 	}
@@ -25,13 +29,13 @@ func Dial(ctx context.Context, address string, options ...dbus.ConnOption) (*dbu
 	return conn, nil
 }
 
-// hello authenticates to the bus, and closes the connection if that does not work.
+// hello authenticates to the bus and calls Hello. It closes the connection on errors.
 func hello(ctx context.Context, conn *dbus.Conn) (err error) {
-	giveUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	if err = conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err == nil {
 		err = conn.Hello()
 	}
-	if !giveUp() && err == nil {
+	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {

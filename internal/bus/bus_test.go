@@ -27,7 +27,7 @@ func TestDial(t *testing.T) {
 	conn, err = bus.Dial(ctx, address)
 	require.NoError(t, err)
 	cancel()
-	assert.True(t, conn.Connected(), "the context is that of the connecting alone")
+	assert.True(t, conn.Connected(), "the context limits only the time for connecting")
 	assert.NotEmpty(t, conn.Names())
 	require.NoError(t, conn.Close())
 }

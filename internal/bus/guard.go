@@ -17,39 +17,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guarded is a connection that no message takes down, for programs that others call. godbus panics
-// at an array of descriptors, and ends the connection at messages that are valid and that it cannot
-// read: a dictionary whose keys are booleans or signatures, or an empty array at the greatest
-// depth. Here such a message is answered with an error, and so is every call that brings
-// descriptors, which are closed: those that are in no argument would stay open. So is every call of
-// more than MaxMessage bytes, which are discarded as they arrive: godbus takes up to 128 MiB from
-// whoever knows the connection's unique name. What answers our own calls is of any size, with its
-// descriptors: a bus does not pass on an answer that nobody has asked for.
+// Guarded is a bus connection that survives every message. Programs that others can call use it.
+//
+// godbus panics at an array of file descriptors. It closes the connection at valid messages that it
+// cannot decode: a dictionary whose keys are booleans or signatures, or an empty array at the
+// maximum depth. It accepts messages of up to 128 MiB from any process that knows the connection's
+// unique name. Guarded replies to such calls with an error and drops such signals:
+//   - messages that godbus cannot decode
+//   - messages with file descriptors, which it closes, because godbus would leave those open that
+//     are not arguments
+//   - messages of more than MaxMessage bytes, which it discards while it reads them
+//
+// Replies to this connection's own calls may have any size, and may contain file descriptors,
+// because a bus does not deliver unrequested replies.
 type Guarded struct {
 	*dbus.Conn
 	socket *guard
 }
 
-// MaxMessage is how long a call or a signal may be that is passed on, in bytes. The longest call
-// that there can be a use for is a CreateSession whose command and environment are as long as
-// execve(2) takes them, 2 MiB.
+// MaxMessage is the maximum size of a call or signal that is delivered, in bytes. The longest
+// reasonable call is a CreateSession whose command and environment have the maximum size that
+// execve(2) accepts, 2 MiB.
 const MaxMessage = 8 << 20
 
-// DialGuarded is Dial for a connection to a socket (unix:path= or unix:abstract=) that is to be
-// guarded. Incoming, if it is not nil, is called by the connection's reader with each message
-// before anything else is done with it, and with the message's length in bytes.
-func DialGuarded(ctx context.Context, address string, incoming func(msg *dbus.Message, length int), options ...dbus.ConnOption) (*Guarded, error) {
+// DialGuarded opens a guarded connection to a bus at a socket (unix:path= or unix:abstract=).
+// Otherwise it works like Dial. The goroutine that reads from the connection calls incoming, if it
+// is not nil, with each message and its length in bytes before the message is processed.
+func DialGuarded(
+	ctx context.Context, address string, incoming func(msg *dbus.Message, length int), options ...dbus.ConnOption,
+) (*Guarded, error) {
 	socket, err := dialSocket(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
 	}
 	g := &guard{UnixConn: socket}
-	g.in = bufio.NewReader(&g.received)
-	g.received.socket = socket
+	g.reader = bufio.NewReader(&g.descriptors)
+	g.descriptors.socket = socket
 	intercept := func(msg *dbus.Message) {
-		ownMessage(msg)
-		g.received.into(msg)
-		g.returned(msg)
+		cloneStrings(msg)
+		g.descriptors.deliver(msg)
+		g.handleUndelivered(msg)
 		if incoming != nil {
 			incoming(msg, g.length)
 		}
@@ -67,14 +74,14 @@ func DialGuarded(ctx context.Context, address string, incoming func(msg *dbus.Me
 	return &Guarded{conn, g}, nil
 }
 
-// dialSocket connects to the first of the address's sockets that can be connected to.
+// dialSocket connects to the first socket of the address that accepts the connection.
 func dialSocket(ctx context.Context, address string) (*net.UnixConn, error) {
 	err := errors.New("its address has no unix:path= and no unix:abstract=")
 	for one := range strings.SplitSeq(address, ";") {
-		rest, _ := strings.CutPrefix(one, "unix:")
-		for pair := range strings.SplitSeq(rest, ",") {
+		pairs, isUnix := strings.CutPrefix(one, "unix:")
+		for pair := range strings.SplitSeq(pairs, ",") {
 			key, value, _ := strings.Cut(pair, "=")
-			if rest == one || key != "path" && key != "abstract" {
+			if !isUnix || key != "path" && key != "abstract" {
 				continue
 			}
 			var name string
@@ -93,23 +100,24 @@ func dialSocket(ctx context.Context, address string) (*net.UnixConn, error) {
 	return nil, err
 }
 
-// Marshalled is the body of a message as it is on the wire, little-endian.
+// Marshalled is the body of a message in the wire format, little-endian.
 type Marshalled struct {
 	Signature dbus.Signature
 	Body      []byte
 }
 
-// WriteMessage sends a message that asks for no answer, with its descriptors, which stay the
-// caller's. It encodes it once, where Send does so twice, and not at all a body that is Marshalled.
+// WriteMessage sends a message that expects no reply. The caller keeps the ownership of its file
+// descriptors. Unlike Send, which encodes a message twice, it encodes the message once; it does not
+// encode a Marshalled body.
 func (c *Guarded) WriteMessage(msg *dbus.Message) error {
 	if len(msg.Body) == 1 {
-		if m, is := msg.Body[0].(Marshalled); is {
+		if m, ok := msg.Body[0].(Marshalled); ok {
 			return c.writeMarshalled(msg, m.Body)
 		}
 	}
 	descriptors := 0
 	for _, value := range msg.Body {
-		if _, is := value.(dbus.UnixFD); is {
+		if _, ok := value.(dbus.UnixFD); ok {
 			descriptors++
 		}
 	}
@@ -121,9 +129,9 @@ func (c *Guarded) WriteMessage(msg *dbus.Message) error {
 	if err != nil {
 		return err
 	}
-	serial := c.socket.number(b.Bytes())
+	serial := c.socket.setSerial(b.Bytes())
 	if len(fds) > 0 {
-		c.socket.passed.note(serial, msg)
+		c.socket.replies.add(serial, msg)
 	}
 	return c.socket.write(b.Bytes(), fds)
 }
@@ -140,58 +148,58 @@ func (c *Guarded) writeMarshalled(msg *dbus.Message, body []byte) error {
 	return c.socket.send(b.Bytes())
 }
 
-// guard is the socket of such a connection, as godbus sees it.
+// guard is the socket of a Guarded connection. godbus reads from it and writes to it.
 type guard struct {
 	*net.UnixConn
-	in       *bufio.Reader
-	received received
-	begun    atomic.Bool // authenticated: from now on there are messages
-	message  []byte      // what is left of the one that is being read
-	length   int         // of all of it
-	last     atomic.Uint32
-	passed   passed
+	reader        *bufio.Reader
+	descriptors   descriptorReader
+	authenticated atomic.Bool // the authentication is complete, and messages follow
+	rest          []byte      // the part of the current message that godbus has not read yet
+	length        int         // of the current message
+	lastSerial    atomic.Uint32
+	replies       descriptorReplies
 
-	mu sync.Mutex // held while something is written
+	mu sync.Mutex // held while writing
 }
 
-// Write implements io.Writer. godbus writes each message at once.
+// Write implements io.Writer. godbus writes each message with one call.
 func (g *guard) Write(p []byte) (int, error) {
-	if !g.begun.Load() && string(p) == "BEGIN\r\n" {
+	if !g.authenticated.Load() && string(p) == "BEGIN\r\n" {
 		if err := g.negotiate(); err != nil {
 			return 0, err
 		}
-		g.begun.Store(true)
+		g.authenticated.Store(true)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.UnixConn.Write(p)
 }
 
-// negotiate asks that descriptors may be sent, which godbus does for its own sockets alone. A bus
-// that cannot do it says ERROR.
+// negotiate requests that file descriptors can be sent, which godbus does only for its own sockets.
+// A bus that does not support this replies ERROR, which is ignored.
 func (g *guard) negotiate() error {
 	if _, err := g.UnixConn.Write([]byte("NEGOTIATE_UNIX_FD\r\n")); err != nil {
 		return err
 	}
-	_, err := g.in.ReadString('\n')
+	_, err := g.reader.ReadString('\n')
 	return err
 }
 
-// send numbers and writes a message of our own.
+// send sends a message that godbus does not know.
 func (g *guard) send(message []byte) error {
-	g.number(message)
+	g.setSerial(message)
 	return g.write(message, nil)
 }
 
-// number gives a message of our own the serial number that it has to have, which is none of
-// godbus's.
-func (g *guard) number(message []byte) uint32 {
-	serial := g.last.Add(1) | 1<<31
+// setSerial sets the serial number of a message that godbus does not know, and returns it. godbus
+// never uses numbers of this range.
+func (g *guard) setSerial(message []byte) uint32 {
+	serial := g.lastSerial.Add(1) | 1<<31
 	binary.LittleEndian.PutUint32(message[8:], serial)
 	return serial
 }
 
-// write writes a message of our own.
+// write writes a message with its file descriptors.
 func (g *guard) write(message []byte, fds []int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,88 +214,107 @@ func (g *guard) write(message []byte, fds []int) error {
 	return err
 }
 
-// Read implements io.Reader: messages that godbus can read, one after the other.
+// Read implements io.Reader. It returns only messages that godbus can decode.
 func (g *guard) Read(p []byte) (int, error) {
-	if !g.begun.Load() {
-		return g.in.Read(p)
+	if !g.authenticated.Load() {
+		return g.reader.Read(p)
 	}
-	for len(g.message) == 0 {
+	for len(g.rest) == 0 {
 		message, err := g.next()
 		if err != nil {
-			g.received.close()
+			g.descriptors.closeAll()
 			return 0, err
 		}
-		g.message, g.length = message, len(message)
+		g.rest, g.length = message, len(message)
 	}
-	n := copy(p, g.message)
-	g.message = g.message[n:]
-	if len(g.message) == 0 {
-		g.message = nil // its memory is not to be kept until there is another one
+	n := copy(p, g.rest)
+	g.rest = g.rest[n:]
+	if len(g.rest) == 0 {
+		g.rest = nil // free the memory before the next message arrives
 	}
 	return n, nil
 }
 
-const maxAnswer = 1 << 27 // bytes, by the specification
+const maxReply = 1 << 27 // bytes, the limit of the D-Bus specification for all messages
 
-// next reads one message, and returns it if it is to be passed on, none if it was refused.
+// next reads a message. It returns nil if it has refused the message.
 func (g *guard) next() ([]byte, error) {
-	start, err := g.in.Peek(fixedHeader)
+	start, err := g.reader.Peek(fixedHeader)
 	if err != nil {
 		return nil, err
 	}
-	order, kind := orderOf(start), dbus.Type(start[1])
+	order, kind := byteOrder(start), dbus.Type(start[1])
 	header := fixedHeader + (uint64(order.Uint32(start[12:]))+7)/8*8
 	length := header + uint64(order.Uint32(start[4:]))
-	isAnswer := kind == dbus.TypeMethodReply || kind == dbus.TypeError
+	isReply := kind == dbus.TypeMethodReply || kind == dbus.TypeError
 	switch {
-	case length > maxAnswer:
+	case length > maxReply:
 		return nil, errors.New("a message on the bus is too long")
-	case length > MaxMessage && !isAnswer:
+	case length > MaxMessage && !isReply:
 		return nil, g.discard(int(header), int(length))
 	}
 	message := make([]byte, length)
-	if _, err := io.ReadFull(g.in, message); err != nil {
+	if _, err := io.ReadFull(g.reader, message); err != nil {
 		return nil, err
 	}
-	g.received.begin(parseHeader(message))
-	if says := unreadable(message, isAnswer); says != "" {
-		g.received.end()
-		g.refuse(message, "InvalidArgs", says)
+	g.descriptors.startMessage(parseHeader(message))
+	if reason := unreadable(message, isReply); reason != "" {
+		g.descriptors.endMessage()
+		g.refuse(message, "InvalidArgs", reason)
 		return nil, nil
 	}
 	return message, nil
 }
 
-// discard reads a message that is too long, of which it keeps no more than the header, so that a
-// call can be answered. A header that is too long by itself is that of no call that anybody waits
-// for an answer to.
+// discard reads a message that is too long. It keeps only the header, so that it can reply to a
+// call. If the header itself is too long, it replies nothing: no caller that waits for a reply
+// sends such a header.
 func (g *guard) discard(header, length int) error {
 	var kept []byte
 	if header <= MaxMessage {
 		kept = make([]byte, header)
-		if _, err := io.ReadFull(g.in, kept); err != nil {
+		if _, err := io.ReadFull(g.reader, kept); err != nil {
 			return err
 		}
 	}
-	rest := io.LimitReader(g.in, int64(length-len(kept)))
+	rest := io.LimitReader(g.reader, int64(length-len(kept)))
 	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, rest, make([]byte, 64<<10)); err != nil {
 		return err
 	}
 	if kept == nil {
-		g.received.close()
+		g.descriptors.closeAll()
 		return nil
 	}
-	g.received.begin(parseHeader(kept))
-	g.received.end()
-	g.refuse(kept, "LimitsExceeded", fmt.Sprintf("the message has %d bytes, and may have %d at most", length, MaxMessage))
+	g.descriptors.startMessage(parseHeader(kept))
+	g.descriptors.endMessage()
+	text := fmt.Sprintf("the message has %d bytes, and may have %d at most", length, MaxMessage)
+	g.refuse(kept, "LimitsExceeded", text)
 	return nil
 }
 
-// refuse answers a call that is not passed on. What is no call is dropped.
-func (g *guard) refuse(message []byte, name, says string) {
-	h := parseHeader(message)
-	if dbus.Type(message[1]) != dbus.TypeMethodCall || dbus.Flags(message[2])&dbus.FlagNoReplyExpected != 0 || h.sender == "" {
-		return
+// refuse replies to a call with an error. It does nothing for other messages.
+func (g *guard) refuse(message []byte, name, text string) {
+	kind, flags, h := dbus.Type(message[1]), dbus.Flags(message[2]), parseHeader(message)
+	if kind == dbus.TypeMethodCall && flags&dbus.FlagNoReplyExpected == 0 && h.sender != "" {
+		g.sendError(h.sender, byteOrder(message).Uint32(message[8:]), name, text)
 	}
-	g.answer(h.sender, orderOf(message).Uint32(message[8:]), name, says)
+}
+
+// sendError replies to a call with a standard D-Bus error.
+func (g *guard) sendError(caller string, call uint32, name, text string) {
+	reply := dbus.Message{
+		Type:  dbus.TypeError,
+		Flags: dbus.FlagNoReplyExpected,
+		Body:  []any{text},
+		Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldErrorName:   dbus.MakeVariant(driver + ".Error." + name),
+			dbus.FieldDestination: dbus.MakeVariant(caller),
+			dbus.FieldReplySerial: dbus.MakeVariant(call),
+			dbus.FieldSignature:   dbus.MakeVariant(dbus.ParseSignatureMust("s")),
+		},
+	}
+	var b bytes.Buffer
+	if reply.EncodeTo(&b, binary.LittleEndian) == nil {
+		_ = g.send(b.Bytes()) // the reading goroutine detects a lost connection
+	}
 }

@@ -9,32 +9,33 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// fixedHeader is the size of what every message begins with: byte order, type, flags, version,
-// length of the body, serial, length of the header fields.
+// fixedHeader is the size of the fixed part of each message's header: byte order, type, flags,
+// version, length of the body, serial number, length of the header fields.
 const fixedHeader = 16
 
-func orderOf(message []byte) binary.ByteOrder {
+func byteOrder(message []byte) binary.ByteOrder {
 	if message[0] == 'B' {
 		return binary.BigEndian
 	}
 	return binary.LittleEndian
 }
 
-// header is what the guard wants to know of a message.
+// header contains the header fields of a message that the guard uses.
 type header struct {
 	sender, signature string
 	descriptors       uint32
-	whole             bool // all of it was read
+	complete          bool // all fields were read
 }
 
-// parseHeader reads the header fields. The bus has seen to it that they are valid; of those that it
-// does not know only what comes before them is read.
+// parseHeader reads the header fields. The bus has verified that they are valid. At a field with an
+// unknown structure, it stops.
 func parseHeader(message []byte) (h header) {
-	order := orderOf(message)
+	order := byteOrder(message)
 	end := min(uint64(fixedHeader)+uint64(order.Uint32(message[12:])), uint64(len(message)))
 	fields := message[:end]
 	for at := fixedHeader; at+4 <= len(fields); at = (at + 7) / 8 * 8 {
-		field, kind := dbus.HeaderField(fields[at]), fields[at+2] // code, length of the signature (1), signature, NUL
+		// A field begins with its code, the length of its signature (1), the signature and NUL.
+		field, kind := dbus.HeaderField(fields[at]), fields[at+2]
 		if at += 4; fields[at-3] != 1 {
 			return h
 		}
@@ -67,18 +68,19 @@ func parseHeader(message []byte) (h header) {
 		}
 		at += length + 1
 	}
-	h.whole = true
+	h.complete = true
 	return h
 }
 
-// unreadable tells what is wrong with a message that godbus cannot read, or that has descriptors
-// and is not an answer, "" if nothing is. Only containers are a trouble to it.
-func unreadable(message []byte, isAnswer bool) (says string) {
+// unreadable returns why godbus must not read a message: godbus cannot decode it, or it contains
+// file descriptors and is not a reply. It returns "" for all other messages. godbus fails only at
+// containers.
+func unreadable(message []byte, isReply bool) (reason string) {
 	h := parseHeader(message)
-	if !h.whole {
+	if !h.complete {
 		return "a header field cannot be read"
 	}
-	if h.descriptors > 0 && !isAnswer {
+	if h.descriptors > 0 && !isReply {
 		return "no method takes file descriptors"
 	}
 	if !strings.ContainsAny(h.signature, "av({") {
@@ -86,7 +88,7 @@ func unreadable(message []byte, isAnswer bool) (says string) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			says = fmt.Sprintf("the arguments of type %q cannot be read", h.signature)
+			reason = fmt.Sprintf("the arguments of type %q cannot be read", h.signature)
 		}
 	}()
 	if _, err := dbus.DecodeMessage(bytes.NewReader(message)); err != nil {

@@ -14,16 +14,17 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestGuarded_ReceivesDescriptorsOfAnswers: an answer that is a descriptor brings it, among
-// whatever strangers send: descriptors, which are closed, and messages that godbus cannot read.
+// TestGuarded_ReceivesDescriptorsOfAnswers: file descriptors in replies are received correctly
+// while another connection sends messages with descriptors, which are closed, and messages that
+// godbus cannot decode.
 func TestGuarded_ReceivesDescriptorsOfAnswers(t *testing.T) {
-	service, stranger := testbed.Bus(t), testbed.Bus(t)
+	service, other := testbed.Bus(t), testbed.Bus(t)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { _, _ = read.Close(), write.Close() }()
-	self, other := dbus.UnixFD(read.Fd()), dbus.UnixFD(write.Fd())
+	readFD, writeFD := dbus.UnixFD(read.Fd()), dbus.UnixFD(write.Fd())
 	require.NoError(t, service.ExportMethodTable(map[string]any{
-		"One":  func() (dbus.UnixFD, *dbus.Error) { return other, nil },
+		"One":  func() (dbus.UnixFD, *dbus.Error) { return writeFD, nil },
 		"Text": func() (string, *dbus.Error) { return "text", nil },
 		"Fail": func() *dbus.Error { return dbus.MakeFailedError(errors.New("it fails")) },
 	}, "/a", "a.b"))
@@ -33,12 +34,13 @@ func TestGuarded_ReceivesDescriptorsOfAnswers(t *testing.T) {
 	object := conn.Object(service.Names()[0], "/a")
 	var text string
 	require.NoError(t, object.Call("a.b.Text", 0).Store(&text))
-	before := descriptors(t)
+	before := countDescriptors(t)
 	for range 20 {
 		for _, body := range [][]any{
-			{[]dbus.UnixFD{self, self}}, {self}, {dbus.MakeVariant(self)}, {"text", self}, {nested([]string{}, 63)}, {nested(map[string]string{}, 62)}, nil,
+			{[]dbus.UnixFD{readFD, readFD}}, {readFD}, {dbus.MakeVariant(readFD)}, {"text", readFD},
+			{nested([]string{}, 63)}, {nested(map[string]string{}, 62)}, nil,
 		} {
-			testbed.SendSignal(t, stranger, conn.Names()[0], "/a", "a.b.C", body...)
+			testbed.SendSignal(t, other, conn.Names()[0], "/a", "a.b.C", body...)
 		}
 		var fd dbus.UnixFD
 		require.NoError(t, object.Call("a.b.One", 0).Store(&fd))
@@ -47,9 +49,9 @@ func TestGuarded_ReceivesDescriptorsOfAnswers(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, file.Close())
 		_, err = io.ReadFull(read, make([]byte, 1))
-		require.NoError(t, err, "it is the other end of this pipe")
+		require.NoError(t, err, "the descriptor is the write end of this pipe")
 		require.NoError(t, object.Call("a.b.Text", 0).Store(&text))
 		require.Error(t, object.Call("a.b.Fail", 0).Err)
 	}
-	assert.Equal(t, before, descriptors(t), "none is left open")
+	assert.Equal(t, before, countDescriptors(t), "every descriptor is closed")
 }

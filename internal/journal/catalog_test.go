@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// messageIDs reads the constants of this package that are message ids.
+// messageIDs returns the names of this package's constants that are message IDs, by ID.
 func messageIDs(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "journal.go", nil, 0)
 	require.NoError(t, err)
-	names := map[string]string{} // by id
+	names := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
 			if value, ok := spec.Values[0].(*ast.BasicLit); ok {
@@ -35,8 +35,8 @@ func messageIDs(t *testing.T) map[string]string {
 	return names
 }
 
-// Each kind of record is explained by `journalctl -x`: systemd takes the catalog, and it has our
-// ids and no others.
+// TestCatalog_ExplainsEveryMessageID: systemd accepts the catalog, which is the source of
+// `journalctl -x`, and it contains exactly the message IDs of this package.
 func TestCatalog_ExplainsEveryMessageID(t *testing.T) {
 	names := messageIDs(t)
 	require.Contains(t, names, SessionStateChanged)
@@ -46,16 +46,16 @@ func TestCatalog_ExplainsEveryMessageID(t *testing.T) {
 	path := filepath.Join(root, "usr/lib/systemd/catalog/corral.catalog")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, catalog, 0o644))
-	said, err := exec.Command("journalctl", "--root="+root, "--update-catalog").CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	assert.Empty(t, string(said))
+	output, err := exec.Command("journalctl", "--root="+root, "--update-catalog").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	assert.Empty(t, string(output))
 	listed, err := exec.Command("journalctl", "--root="+root, "--no-pager", "--list-catalog").CombinedOutput()
 	require.NoError(t, err, "%s", listed)
 	explained := map[string]bool{}
 	for line := range strings.Lines(string(listed)) {
 		id, text, ok := strings.Cut(strings.TrimSpace(line), " Corral: ")
 		require.True(t, ok, "%s", line)
-		assert.Contains(t, names, id, "it has %q, which no record has", text)
+		assert.Contains(t, names, id, "no record has the message ID of %q", text)
 		assert.NotContains(t, explained, id)
 		explained[id] = true
 	}
@@ -69,7 +69,7 @@ var (
 	knownFields  = []string{"SESSION", "AGENT", "STATE", "PATH", "ERROR", "HOOK"}
 )
 
-// What is put into the text is what records have.
+// TestCatalog_UsesKnownFields: the catalog refers only to fields that records have.
 func TestCatalog_UsesKnownFields(t *testing.T) {
 	catalog, err := os.ReadFile("../../packaging/corral.catalog")
 	require.NoError(t, err)
@@ -78,13 +78,16 @@ func TestCatalog_UsesKnownFields(t *testing.T) {
 	}
 }
 
-// What the manual says that records have, to be asked for with journalctl, they have.
+// TestManual_DocumentsTheJournalFields: corrald(8) documents the fields by which records can be
+// selected with journalctl.
 func TestManual_DocumentsTheJournalFields(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/man/corrald.8.md")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(manual), "# JOURNAL\n")
 	section, _, _ = strings.Cut(section, "\n# ")
-	for _, key := range []string{"session", "agent", "state", "result", "run", "exit_code", "signal", "last_activity", unitKey} {
+	for _, key := range []string{
+		"session", "agent", "state", "result", "run", "exit_code", "signal", "last_activity", unitKey,
+	} {
 		assert.Regexp(t, `\b`+strings.ReplaceAll(fieldName(key), "_", `\\_`)+`\b`, section)
 	}
 }

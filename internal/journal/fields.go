@@ -9,24 +9,26 @@ import (
 	"unicode"
 )
 
-// Attributes that mean something to the journal itself (systemd.journal-fields(7)). Every other
-// one, state for example, is the field CORRAL_STATE. A group's members are CORRAL_GROUP_MEMBER.
+// Attributes with a meaning of their own; for the fields see systemd.journal-fields(7). Any other
+// attribute becomes a field with a prefix: state becomes CORRAL_STATE, and the member of a group
+// CORRAL_GROUP_MEMBER.
 const (
-	messageIDKey = "message_id" // MESSAGE_ID: what kind of record it is
-	unitKey      = "unit"       // USER_UNIT: the unit it is about, so that "journalctl --user -u UNIT" shows it
-	errKey       = "err"        // CORRAL_ERROR, and the end of MESSAGE
-	detailKey    = "detail"     // the same for what is no error: one sentence for a person
-	textKey      = "text"       // MESSAGE itself, in place of the constant message
+	messageIDKey = "message_id" // MESSAGE_ID: the kind of the record
+	unitKey      = "unit"       // USER_UNIT: the unit concerned, so that "journalctl --user -u UNIT" shows the record
+	errKey       = "err"        // CORRAL_ERROR; also appended to MESSAGE
+	detailKey    = "detail"     // one sentence for a person that is not an error; also appended to MESSAGE
+	textKey      = "text"       // MESSAGE, instead of the constant message
 )
 
 const (
-	maxValue     = 8 << 10  // bytes of one field's value; what is longer is cut
-	maxRecord    = 48 << 10 // bytes of one record, which has to fit into a datagram; what would make it longer is left out
-	maxFieldName = 64       // journald leaves out fields with longer names
+	maxValue     = 8 << 10  // bytes; a longer value of a field is truncated
+	maxRecord    = 48 << 10 // bytes; further fields are omitted, because a record has to fit into a datagram
+	maxFieldName = 64       // journald ignores fields with longer names
 )
 
-// encoder makes datagrams of the Native Journal Protocol: lines NAME=value, or, for a value with
-// line breaks in it, NAME, its length as 64 bits in little endian, the value.
+// encoder returns a function that encodes records as datagrams of the Native Journal Protocol. A
+// datagram consists of lines NAME=value. If the value contains line breaks, it consists of NAME,
+// the length as 64 bits in little-endian order, and the value.
 func encoder(program string) encodeFunc {
 	return func(level slog.Level, msg string, fields []field) []byte {
 		b := make([]byte, 0, 512)
@@ -42,7 +44,7 @@ func encoder(program string) encodeFunc {
 	}
 }
 
-// priority is syslog's of sd-daemon(3).
+// priority returns the syslog priority of a level, see sd-daemon(3).
 func priority(level slog.Level) int {
 	switch {
 	case level >= slog.LevelError:
@@ -55,7 +57,8 @@ func priority(level slog.Level) int {
 	return 7
 }
 
-// fieldName has capital letters, digits and underscores only: journald leaves out others.
+// fieldName returns the field of an attribute. It contains only capital letters, digits and
+// underscores, because journald ignores fields with other names.
 func fieldName(key string) string {
 	switch key {
 	case messageIDKey:
@@ -75,7 +78,7 @@ func fieldName(key string) string {
 }
 
 func appendField(b []byte, name, value string) []byte {
-	value = cut(value)
+	value = truncate(value)
 	if len(b)+len(name)+len(value)+10 > maxRecord {
 		return b
 	}
@@ -89,23 +92,23 @@ func appendField(b []byte, name, value string) []byte {
 	return append(append(b, value...), '\n')
 }
 
-// cut makes the value valid UTF-8, which journalctl shows as text, and not too long.
-func cut(value string) string {
+// truncate limits the length of a value and makes it valid UTF-8, which journalctl shows as text.
+func truncate(value string) string {
 	if len(value) > maxValue {
 		value = value[:maxValue] + "…"
 	}
 	return strings.ToValidUTF8(value, "\ufffd")
 }
 
-// lineEncoder makes lines for a person: "corrald: warning: message: error (session=shop
-// state=failed)".
+// lineEncoder returns a function that encodes records as lines for people: "corrald: warning:
+// message: error (session=shop state=failed)".
 func lineEncoder(program string) encodeFunc {
 	return func(level slog.Level, msg string, fields []field) []byte {
-		line := program + ": " + levelPrefix(level) + printable(cut(message(msg, fields)))
+		line := program + ": " + levelPrefix(level) + printable(truncate(message(msg, fields)))
 		var facts []string
 		for _, f := range fields {
 			if !slices.Contains([]string{messageIDKey, errKey, detailKey, textKey}, f.key) {
-				facts = append(facts, printable(f.key)+"="+quote(cut(f.value)))
+				facts = append(facts, printable(f.key)+"="+quote(truncate(f.value)))
 			}
 		}
 		if len(facts) > 0 {
@@ -127,7 +130,8 @@ func levelPrefix(level slog.Level) string {
 	return "debug: "
 }
 
-// printable keeps a message to one line, and control sequences from the terminal.
+// printable replaces line breaks and control characters with spaces, so that a message is one line
+// and cannot control the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -138,7 +142,8 @@ func printable(s string) string {
 }
 
 func quote(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r == ' ' || r == '"' || r == '(' || r == ')' || !unicode.IsPrint(r) }) {
+	isSpecial := func(r rune) bool { return strings.ContainsRune(` "()`, r) || !unicode.IsPrint(r) }
+	if s == "" || strings.ContainsFunc(s, isSpecial) {
 		return strconv.Quote(s)
 	}
 	return s

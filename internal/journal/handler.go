@@ -9,26 +9,26 @@ import (
 	"sync/atomic"
 )
 
-// field is one attribute of a record, its value as text.
+// field is an attribute of a record, with its value as text.
 type field struct {
-	key   string // with the names of its groups in front: "group.key"
+	key   string // prefixed with the names of its groups: "group.key"
 	value string
 }
 
-// encodeFunc makes the bytes of a record.
+// encodeFunc encodes a record.
 type encodeFunc func(level slog.Level, msg string, fields []field) []byte
 
-// handler turns records into bytes and puts them into the queue. It is immutable, so that copies of
-// it can be used at once.
+// handler encodes records and puts them into the queue. It is immutable, so that copies can be used
+// concurrently.
 type handler struct {
 	level slog.Leveler
-	out   *atomic.Pointer[output] // shared by all copies: where records go can be changed
+	out   *atomic.Pointer[output] // shared by all copies, so that SetTarget affects all of them; nil discards records
 
-	fields []field // of WithAttrs
-	group  string  // of WithGroup: what later keys begin with
+	fields []field // from WithAttrs
+	group  string  // from WithGroup: the prefix of later keys
 }
 
-// output is one of the places where records can go.
+// output is a destination of records.
 type output struct {
 	encode encodeFunc
 	queue  *queue
@@ -47,10 +47,10 @@ func newHandler(level slog.Leveler, encode encodeFunc, s sink) (*handler, *queue
 	return h, o.queue
 }
 
-// Enabled follows the level as it is now.
+// Enabled reports whether records of this level are written at the current log level.
 func (h *handler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level.Level() }
 
-// Handle never waits and never fails.
+// Handle never blocks and never fails.
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	fields := slices.Clip(h.fields)
 	r.Attrs(func(a slog.Attr) bool {
@@ -63,27 +63,27 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs gives a handler whose records all have these attributes.
+// WithAttrs returns a handler that adds these attributes to every record.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	with := *h
-	with.fields = slices.Clip(h.fields)
+	extended := *h
+	extended.fields = slices.Clip(h.fields)
 	for _, a := range attrs {
-		with.fields = appendAttr(with.fields, h.group, a)
+		extended.fields = appendAttr(extended.fields, h.group, a)
 	}
-	return &with
+	return &extended
 }
 
-// WithGroup gives a handler whose later attributes are members of the group.
+// WithGroup returns a handler that adds later attributes to the group.
 func (h *handler) WithGroup(name string) slog.Handler {
-	with := *h
+	extended := *h
 	if name != "" {
-		with.group += name + "."
+		extended.group += name + "."
 	}
-	return &with
+	return &extended
 }
 
-// appendAttr resolves an attribute, and a group into its members. An empty attribute says nothing,
-// by the rules of slog.Handler.
+// appendAttr appends an attribute, or the members of a group. It ignores an empty attribute, as
+// slog.Handler requires.
 func appendAttr(fields []field, group string, a slog.Attr) []field {
 	v := a.Value.Resolve()
 	switch {
@@ -101,8 +101,9 @@ func appendAttr(fields []field, group string, a slog.Attr) []field {
 	return fields
 }
 
-// text prefers what an error or a Stringer says of itself; a nil in one of them, or a panic, is not
-// ours to die of.
+// text returns a value as text: that of an error's Error method or a Stringer's String method, if
+// it has one. These may panic, for example because the value is a nil pointer; a record must not
+// crash the daemon.
 func text(v slog.Value) (s string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -120,8 +121,8 @@ func text(v slog.Value) (s string) {
 	return v.String()
 }
 
-// message is what a person reads: the record's text, or else its message, and its detail and its
-// error if it has them.
+// message returns the text for people: the text attribute or else the record's message, followed by
+// the detail and the error if there are any.
 func message(msg string, fields []field) string {
 	if i := slices.IndexFunc(fields, func(f field) bool { return f.key == textKey }); i >= 0 {
 		msg = fields[i].value

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journald is a socket that receives records, when it is asked to.
+// journald is a socket in the place of journald's. It reads records only in receive.
 type journald struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -33,7 +33,7 @@ func listen(t *testing.T, path string) *journald {
 	return &journald{t, conn}
 }
 
-// receive waits for the next record and gives its fields.
+// receive waits for the next record and returns its fields.
 func (j *journald) receive() map[string]string {
 	j.t.Helper()
 	require.NoError(j.t, j.conn.SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -45,7 +45,7 @@ func (j *journald) receive() map[string]string {
 	return fields
 }
 
-// parse reads a datagram as journald does.
+// parse decodes a datagram like journald.
 func parse(b []byte) (map[string]string, error) {
 	fields := map[string]string{}
 	for rest := string(b); rest != ""; {
@@ -71,46 +71,70 @@ func parse(b []byte) (map[string]string, error) {
 	return fields, nil
 }
 
-func open(t *testing.T, path string) (*slog.Logger, *queue) {
+func openLog(t *testing.T, path string) (*slog.Logger, *queue) {
 	t.Helper()
 	h, q := newHandler(slog.LevelInfo, encoder("corrald"), &socket{path: path})
 	t.Cleanup(func() { _ = q.Close() })
 	return slog.New(h), q
 }
 
-// TestRecord_TextReplacesTheMessage, and no other field says it again. What records the supervisor
-// writes is a test of supervisor and of e2e.
+// TestRecord_TextReplacesTheMessage: the text is the MESSAGE and not in any other field. Tests of
+// supervisor and e2e check the records that the supervisor writes.
 func TestRecord_TextReplacesTheMessage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, _ := open(t, path)
-	log.Info("the constant message", "text", "shop: running", "message_id", SessionStateChanged, "unit", "app-corral-claude-shop.scope", "exit_code", 3)
+	log, _ := openLog(t, path)
+	const unit = "app-corral-claude-shop.scope"
+	log.Info("the constant message", "text", "shop: running",
+		"message_id", SessionStateChanged, "unit", unit, "exit_code", 3)
 	assert.Equal(t, map[string]string{
-		"PRIORITY": "6", "SYSLOG_IDENTIFIER": "corrald", "MESSAGE": "shop: running", "MESSAGE_ID": SessionStateChanged, "USER_UNIT": "app-corral-claude-shop.scope",
-		"CORRAL_EXIT_CODE": "3",
+		"PRIORITY":          "6",
+		"SYSLOG_IDENTIFIER": "corrald",
+		"MESSAGE":           "shop: running",
+		"MESSAGE_ID":        SessionStateChanged,
+		"USER_UNIT":         unit,
+		"CORRAL_EXIT_CODE":  "3",
 	}, j.receive())
 }
 
 func TestRecord_HasAttributesAsFields(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, _ := open(t, path)
+	log, _ := openLog(t, path)
 	log = log.With("session", "shop").WithGroup("scope")
 	log.Debug("below the level")
-	log.Error("cannot save", slog.Int("err_2", 1), slog.Duration("took", time.Second), slog.Group("in", slog.String("unit", "x")),
-		slog.Group("", slog.Bool("plain", true)), slog.Attr{}, slog.String("lines", "a\nb=c\n"), slog.String("bytes", "\xff"),
+	log.Error("cannot save",
+		slog.Int("err_2", 1), slog.Duration("took", time.Second),
+		slog.Group("in", slog.String("unit", "x")), slog.Group("", slog.Bool("plain", true)), slog.Attr{},
+		slog.String("lines", "a\nb=c\n"), slog.String("bytes", "\xff"),
 		slog.Any("nil", error(nil)), slog.Any("broken", (*net.UnixAddr)(nil)))
 	assert.Equal(t, map[string]string{
-		"PRIORITY": "3", "SYSLOG_IDENTIFIER": "corrald", "MESSAGE": "cannot save", "CORRAL_SESSION": "shop", "CORRAL_SCOPE_ERR_2": "1",
-		"CORRAL_SCOPE_TOOK": "1s", "CORRAL_SCOPE_IN_UNIT": "x", "CORRAL_SCOPE_PLAIN": "true", "CORRAL_SCOPE_LINES": "a\nb=c\n",
-		"CORRAL_SCOPE_BYTES": "\ufffd", "CORRAL_SCOPE_NIL": "<nil>", "CORRAL_SCOPE_BROKEN": "<nil>",
+		"PRIORITY":             "3",
+		"SYSLOG_IDENTIFIER":    "corrald",
+		"MESSAGE":              "cannot save",
+		"CORRAL_SESSION":       "shop",
+		"CORRAL_SCOPE_ERR_2":   "1",
+		"CORRAL_SCOPE_TOOK":    "1s",
+		"CORRAL_SCOPE_IN_UNIT": "x",
+		"CORRAL_SCOPE_PLAIN":   "true",
+		"CORRAL_SCOPE_LINES":   "a\nb=c\n",
+		"CORRAL_SCOPE_BYTES":   "\ufffd",
+		"CORRAL_SCOPE_NIL":     "<nil>",
+		"CORRAL_SCOPE_BROKEN":  "<nil>",
 	}, j.receive())
 }
 
 func TestFieldName_IsValidInTheJournal(t *testing.T) {
 	for key, want := range map[string]string{
-		"state": "CORRAL_STATE", "unit": "USER_UNIT", "message_id": "MESSAGE_ID", "err": "CORRAL_ERROR", "scope.unit": "CORRAL_SCOPE_UNIT",
-		"a-b c": "CORRAL_A_B_C", "ö=\n": "CORRAL_____", "": "CORRAL_", strings.Repeat("x", 99): "CORRAL_" + strings.Repeat("X", 57),
+		"state":                 "CORRAL_STATE",
+		"unit":                  "USER_UNIT",
+		"message_id":            "MESSAGE_ID",
+		"err":                   "CORRAL_ERROR",
+		"scope.unit":            "CORRAL_SCOPE_UNIT",
+		"a-b c":                 "CORRAL_A_B_C",
+		"ö=\n":                  "CORRAL_____",
+		"":                      "CORRAL_",
+		strings.Repeat("x", 99): "CORRAL_" + strings.Repeat("X", 57),
 	} {
 		assert.Equal(t, want, fieldName(key), "%q", key)
 	}
@@ -119,7 +143,7 @@ func TestFieldName_IsValidInTheJournal(t *testing.T) {
 func TestRecord_ErrorIsPartOfTheMessage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, _ := open(t, path)
+	log, _ := openLog(t, path)
 	log.Warn("record was not saved", "err", errors.New("disk full"))
 	got := j.receive()
 	assert.Equal(t, "record was not saved: disk full", got["MESSAGE"])
@@ -130,7 +154,7 @@ func TestRecord_ErrorIsPartOfTheMessage(t *testing.T) {
 func TestRecord_IsTruncatedIfLarge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, _ := open(t, path)
+	log, _ := openLog(t, path)
 	var attrs []any
 	for i := range 20 {
 		attrs = append(attrs, fmt.Sprintf("f%d", i), strings.Repeat("x", 1<<20))
@@ -145,13 +169,13 @@ func TestRecord_IsTruncatedIfLarge(t *testing.T) {
 func TestQueue_DoesNotBlockOnAStuckJournald(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, _ := open(t, path)
+	log, _ := openLog(t, path)
 	const n = 3 * maxRecords
-	for i := range n { // nobody receives: this returns all the same
+	for i := range n { // does not block although the records are not read
 		log.Info("record", "number", i)
 	}
 	received, lost := 0, 0
-	for received+lost < n { // journald goes on: every record arrives or is counted
+	for received+lost < n { // journald reads again: every record arrives or is counted
 		got := j.receive()
 		if got["CORRAL_DROPPED"] == "" {
 			received++
@@ -169,7 +193,7 @@ func TestQueue_DoesNotBlockOnAStuckJournald(t *testing.T) {
 func TestClose_OfAStuckJournaldTimesOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listen(t, path)
-	log, q := open(t, path)
+	log, q := openLog(t, path)
 	for range maxRecords {
 		log.Info("record")
 	}
@@ -179,7 +203,7 @@ func TestClose_OfAStuckJournaldTimesOut(t *testing.T) {
 	select {
 	case <-q.done:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the writer is still there")
+		t.Fatal("the goroutine has not ended")
 	}
 	log.Info("after the end")
 	require.NoError(t, q.Close())
@@ -188,7 +212,7 @@ func TestClose_OfAStuckJournaldTimesOut(t *testing.T) {
 func TestClose_WritesQueuedRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, q := open(t, path)
+	log, q := openLog(t, path)
 	log.Info("one")
 	log.Info("two")
 	require.NoError(t, q.Close())
@@ -198,7 +222,7 @@ func TestClose_WritesQueuedRecords(t *testing.T) {
 
 func TestQueue_CountsRecordsLostBeforeJournaldStarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	log, q := open(t, path)
+	log, q := openLog(t, path)
 	log.Info("lost")
 	waitLost(t, q, 1)
 	j := listen(t, path)
@@ -210,17 +234,17 @@ func TestQueue_CountsRecordsLostBeforeJournaldStarts(t *testing.T) {
 func TestSocket_ReconnectsAfterARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, _ := open(t, path)
+	log, _ := openLog(t, path)
 	log.Info("one")
 	assert.Equal(t, "one", j.receive()["MESSAGE"])
 	require.NoError(t, j.conn.Close())
 	require.NoError(t, os.Remove(path))
 	j = listen(t, path)
 	log.Info("two")
-	assert.Equal(t, "two", j.receive()["MESSAGE"], "a connection that broke costs no record")
+	assert.Equal(t, "two", j.receive()["MESSAGE"], "no record is lost when the connection breaks")
 }
 
-// waitLost waits until so many records failed to be written.
+// waitLost waits until the queue has lost this number of records.
 func waitLost(t *testing.T, q *queue, n uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -260,14 +284,14 @@ func TestTarget_AutoDependsOnStandardError(t *testing.T) {
 	stream := fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 	assert.True(t, stderrIsJournal(stream, w))
 	assert.False(t, stderrIsJournal("", w))
-	assert.False(t, stderrIsJournal("1:2", w), "inherited from a service that we are below")
-	assert.True(t, isRead(w))
+	assert.False(t, stderrIsJournal("1:2", w), "the variable was inherited from a service")
+	assert.True(t, hasReader(w))
 
 	null, err := os.OpenFile("/dev/null", os.O_WRONLY, 0)
 	require.NoError(t, err)
-	assert.False(t, isRead(null))
+	assert.False(t, hasReader(null))
 	require.NoError(t, null.Close())
-	assert.False(t, isRead(null))
+	assert.False(t, hasReader(null))
 }
 
 func TestTarget_OfAGoTestIsText(t *testing.T) {
@@ -284,7 +308,9 @@ func TestTarget_OfAGoTestIsText(t *testing.T) {
 
 func TestMessageID_IsValidAndUnique(t *testing.T) {
 	seen := map[string]bool{}
-	for _, id := range []string{SessionStateChanged, DaemonStarted, DaemonStopped, SessionAdopted, RecordDamaged, RecordNotSaved} {
+	for _, id := range []string{
+		SessionStateChanged, DaemonStarted, DaemonStopped, SessionAdopted, RecordDamaged, RecordNotSaved,
+	} {
 		assert.Regexp(t, `^[0-9a-f]{32}$`, id)
 		assert.False(t, seen[id])
 		seen[id] = true
@@ -294,7 +320,7 @@ func TestMessageID_IsValidAndUnique(t *testing.T) {
 func TestHandler_SupportsConcurrentWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, _ := open(t, path)
+	log, _ := openLog(t, path)
 	base := log.With("a", 1, "b", 2, "c", 3)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -309,7 +335,7 @@ func TestHandler_SupportsConcurrentWriters(t *testing.T) {
 		seen[j.receive()["CORRAL_KEY"]] = true
 	}
 	wg.Wait()
-	assert.Len(t, seen, 8*20, "no record has another's attributes")
+	assert.Len(t, seen, 8*20, "no record has the attributes of another one")
 }
 
 func FuzzEncode(f *testing.F) {
@@ -322,10 +348,11 @@ func FuzzEncode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(fields) != 4 || fields[fieldName(key)] != cut(value) || len(b) > maxRecord {
+		if len(fields) != 4 || fields[fieldName(key)] != truncate(value) || len(b) > maxRecord {
 			t.Fatalf("%q, %q, %q became %q", msg, key, value, fields)
 		}
-		if line := lineEncoder("corrald")(slog.LevelInfo, msg, []field{{key, value}}); strings.Count(string(line), "\n") != 1 {
+		line := lineEncoder("corrald")(slog.LevelInfo, msg, []field{{key, value}})
+		if strings.Count(string(line), "\n") != 1 {
 			t.Fatalf("%q is not one line", line)
 		}
 	})

@@ -6,31 +6,31 @@ import (
 )
 
 const (
-	maxRecords   = 4096        // that wait
-	maxBytes     = 1 << 20     // of those together
-	closeTimeout = time.Second // for writing out what waits, at the end
+	maxRecords   = 4096        // queued records
+	maxBytes     = 1 << 20     // total size of the queued records
+	closeTimeout = time.Second // for writing the queued records in Close
 )
 
-// sink takes records, and may block while it does.
+// sink writes records. Writing may block.
 type sink interface {
 	write(record []byte) error
-	// stop makes a write that blocks return, if that is possible, and every later one fail. It may be
-	// called during one.
+	// stop makes all later writes fail, and a blocking one return if possible. It may be called during
+	// a write.
 	stop()
 }
 
-// queue keeps records for its one writer, a goroutine, which alone waits for the sink. Its mutex is
-// never held while somebody waits.
+// queue stores records until its goroutine has written them to the sink. Only that goroutine waits
+// for the sink, and never while it holds the mutex.
 type queue struct {
 	sink   sink
-	notice func(dropped uint64) []byte // the record that tells of lost ones
-	done   chan struct{}               // closed when the writer has ended
+	notice func(dropped uint64) []byte // returns the record that reports lost records
+	done   chan struct{}               // closed when the goroutine has ended
 
 	mu      sync.Mutex
 	more    sync.Cond // signalled when records or closed change
 	records [][]byte
 	bytes   int
-	dropped uint64 // records lost that nobody was told of yet
+	dropped uint64 // number of lost records that were not reported yet
 	closed  bool
 }
 
@@ -41,7 +41,7 @@ func newQueue(s sink, notice func(uint64) []byte) *queue {
 	return q
 }
 
-// add queues a record, or counts it as lost if there is no room. It never waits.
+// add queues a record, or counts it as lost if the queue is full. It never blocks.
 func (q *queue) add(record []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *queue) add(record []byte) {
 	q.more.Signal()
 }
 
-// next waits for a record; ok is false when there will be none.
+// next waits for a record and returns it. ok is false if the queue is closed and empty.
 func (q *queue) next() (record []byte, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,12 +82,12 @@ func (q *queue) run() {
 			q.lost(1)
 			continue
 		}
-		q.tellLost()
+		q.reportLost()
 	}
 }
 
-// tellLost follows a record that went through with the count of those before it that did not.
-func (q *queue) tellLost() {
+// reportLost writes the number of lost records, after a record was written successfully.
+func (q *queue) reportLost() {
 	q.mu.Lock()
 	n := q.dropped
 	q.dropped = 0
@@ -103,8 +103,8 @@ func (q *queue) lost(n uint64) {
 	q.mu.Unlock()
 }
 
-// Close writes out what waits, for a second at most, and ends the writer. Records that come later
-// are lost.
+// Close writes the queued records, for at most a second, and ends the goroutine. Later records are
+// lost.
 func (q *queue) Close() error {
 	q.mu.Lock()
 	q.closed = true

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// socket sends records to journald. It is connected: only then does the kernel tell when a full
-// journald goes on. systemd holds journald's socket while that restarts, so a connection lasts; one
-// that broke is made anew with the next record.
+// socket sends records to journald. The socket is connected, because only then does the kernel wake
+// up a blocked sender when journald reads again. A connection normally lasts, because systemd keeps
+// journald's socket open while journald restarts. If it breaks, the next record reconnects.
 type socket struct {
 	path string
 
-	mu      sync.Mutex // for conn and stopped, not held during a write
+	mu      sync.Mutex // protects conn and stopped; not held during a write
 	conn    *net.UnixConn
 	stopped bool
 }
@@ -33,7 +33,7 @@ func (s *socket) write(record []byte) error {
 	return err
 }
 
-// connection gives the one that is there, or a fresh one.
+// connection returns the existing connection, or a new one.
 func (s *socket) connection() (conn *net.UnixConn, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +65,8 @@ func (s *socket) stop() {
 	}
 }
 
-// stream writes lines to standard error. It is not ours to close, so a write that blocks stays
-// behind at the end of the process.
+// stream writes lines to standard error. It does not close that file, because it does not own it;
+// therefore a write may still block when the process ends.
 type stream struct{ file *os.File }
 
 func (s *stream) write(record []byte) error {

@@ -10,21 +10,21 @@ import (
 	"sync/atomic"
 )
 
-// Log is where this process's records go, and which of them: what org.freedesktop.LogControl1(5)
-// lets others ask and change while it runs.
+// Log is the log of this process. Its target and its level can be changed at run time; clients use
+// org.freedesktop.LogControl1(5) for that.
 type Log struct {
 	level   *slog.LevelVar
 	program string
 	handler *handler
 
-	mu      sync.Mutex // for what follows; never held while somebody waits
+	mu      sync.Mutex // protects the following fields; never held while blocking
 	target  string
-	outputs map[string]*output // those that were used so far
+	outputs map[string]*output // the outputs that were used so far, by target
 }
 
-// The targets. Auto is the journal where standard error goes there, as in a service, or to nobody;
-// and lines of text on standard error where a person or a program reads that: a terminal, a pipe, a
-// file, a socket.
+// The log targets. Auto selects Journal if standard error is connected to the journal, as in a
+// service, or if nobody can read it. It selects Console, which writes lines of text to standard
+// error, if a person or program may read it: for a terminal, pipe, file or socket.
 const (
 	Auto    = "auto"
 	Journal = "journal"
@@ -32,7 +32,7 @@ const (
 	Null    = "null"
 )
 
-// New opens the log of this process, with the target Auto.
+// New opens the log of this process with the target Auto.
 func New(level *slog.LevelVar) *Log {
 	l := &Log{level: level, program: filepath.Base(os.Args[0]), outputs: map[string]*output{}}
 	l.handler = &handler{level: level, out: &atomic.Pointer[output]{}}
@@ -40,10 +40,10 @@ func New(level *slog.LevelVar) *Log {
 	return l
 }
 
-// Handler returns what takes the records.
+// Handler returns the handler that writes records to this log.
 func (l *Log) Handler() slog.Handler { return l.handler }
 
-// Close writes out the last records, for a second at most.
+// Close writes the remaining records, for at most a second for each output.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	outputs := slices.Collect(maps.Values(l.outputs))
@@ -54,25 +54,24 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// Identifier is what the journal knows the process by: SYSLOG_IDENTIFIER.
+// Identifier returns the name of this process in the journal, SYSLOG_IDENTIFIER.
 func (l *Log) Identifier() string { return l.program }
 
-// Target returns where records go.
+// Target returns the current target.
 func (l *Log) Target() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.target
 }
 
-// SetTarget has records go to one of the targets from now on. It returns false for a name that is
-// none.
+// SetTarget changes the target of all later records. It returns false if the target is unknown.
 func (l *Log) SetTarget(target string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	to := target
 	if target == Auto {
 		to = Console
-		if stderrIsJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr) || !isRead(os.Stderr) {
+		if stderrIsJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr) || !hasReader(os.Stderr) {
 			to = Journal
 		}
 	}
@@ -94,14 +93,20 @@ func (l *Log) SetTarget(target string) bool {
 	return true
 }
 
-// levels are syslog's, by name, as slog's: ours are four of them, and what lies between keeps out
-// the ones below.
+// levels are the log levels of syslog. The daemon uses four of them. Setting a level in between
+// excludes the records below it.
 var levels = map[string]slog.Level{
-	"debug": slog.LevelDebug, "info": slog.LevelInfo, "notice": slog.LevelInfo + 1, "warning": slog.LevelWarn, "err": slog.LevelError,
-	"crit": slog.LevelError + 1, "alert": slog.LevelError + 2, "emerg": slog.LevelError + 3,
+	"debug":   slog.LevelDebug,
+	"info":    slog.LevelInfo,
+	"notice":  slog.LevelInfo + 1,
+	"warning": slog.LevelWarn,
+	"err":     slog.LevelError,
+	"crit":    slog.LevelError + 1,
+	"alert":   slog.LevelError + 2,
+	"emerg":   slog.LevelError + 3,
 }
 
-// Level returns the name of the lowest level of which records are written, as syslog(3) has it.
+// Level returns the syslog(3) name of the lowest level whose records are written.
 func (l *Log) Level() string {
 	for name, level := range levels {
 		if level == l.level.Level() {
@@ -111,7 +116,8 @@ func (l *Log) Level() string {
 	return "info"
 }
 
-// SetLevel changes that. It returns false for a name that is none.
+// SetLevel changes the lowest level whose records are written. It returns false if the name is
+// unknown.
 func (l *Log) SetLevel(name string) bool {
 	level, known := levels[name]
 	if known {

@@ -15,9 +15,15 @@ func TestSetLevel_AcceptsSyslogNames(t *testing.T) {
 	l := New(new(slog.LevelVar))
 	t.Cleanup(func() { _ = l.Close() })
 	assert.Equal(t, "info", l.Level())
-	for name, told := range map[string][]slog.Level{
-		"debug": {slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}, "info": {slog.LevelInfo, slog.LevelWarn, slog.LevelError},
-		"notice": {slog.LevelWarn, slog.LevelError}, "warning": {slog.LevelWarn, slog.LevelError}, "err": {slog.LevelError}, "crit": nil, "alert": nil, "emerg": nil,
+	for name, want := range map[string][]slog.Level{
+		"debug":   {slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError},
+		"info":    {slog.LevelInfo, slog.LevelWarn, slog.LevelError},
+		"notice":  {slog.LevelWarn, slog.LevelError},
+		"warning": {slog.LevelWarn, slog.LevelError},
+		"err":     {slog.LevelError},
+		"crit":    nil,
+		"alert":   nil,
+		"emerg":   nil,
 	} {
 		assert.True(t, l.SetLevel(name), name)
 		assert.Equal(t, name, l.Level())
@@ -27,7 +33,7 @@ func TestSetLevel_AcceptsSyslogNames(t *testing.T) {
 				enabled = append(enabled, level)
 			}
 		}
-		assert.Equal(t, told, enabled, name)
+		assert.Equal(t, want, enabled, name)
 	}
 	for _, name := range []string{"", "verbose", "7", "INFO"} {
 		assert.False(t, l.SetLevel(name), name)
@@ -35,7 +41,8 @@ func TestSetLevel_AcceptsSyslogNames(t *testing.T) {
 	}
 }
 
-// TestSetTarget_AppliesToExistingHandlers, also for those who have a handler already.
+// TestSetTarget_AppliesToExistingHandlers: loggers that were created before SetTarget write to the
+// new target.
 func TestSetTarget_AppliesToExistingHandlers(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

@@ -2,5 +2,5 @@
 
 package agents
 
-// tried are the agents of e2e/agents/package.json.
-const tried = "all"
+// selection is the argument of scripts/agents.sh: all agents of e2e/agents/package.json.
+const selection = "all"

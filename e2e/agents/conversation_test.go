@@ -15,10 +15,11 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestResume_NeedsSavedConversation something: it saves nothing before it is told something, and
-// refuses to begin what it has saved.
+// TestResume_NeedsSavedConversation checks that Claude Code is resumed only after it has saved a
+// conversation: it saves nothing before the first prompt, and refuses to start a new conversation
+// with a saved id.
 func TestResume_NeedsSavedConversation(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.run("claude", "shop")
 	id := s.is("running").ConversationId
 	s.kill(syscall.SIGKILL)
@@ -50,12 +51,12 @@ func TestResume_NeedsSavedConversation(t *testing.T) {
 	assert.NotEqual(t, id, s.is("running").ConversationId, "a fresh run is a conversation of its own")
 }
 
-// saved waits until Claude Code has saved its turn, which it does a moment after it has told of its
-// end.
+// saved waits until Claude Code has saved its turn, a moment after it has reported the end of the
+// turn.
 func (s *subject) saved() {
 	s.t.Helper()
 	id := s.known()
-	testbed.Poll(s.t, "Claude Code has saved what it was told", func() bool {
+	testbed.Poll(s.t, "Claude Code has saved its turn", func() bool {
 		files, err := filepath.Glob(s.dir + "/.claude/projects/*/" + id + ".jsonl")
 		require.NoError(s.t, err)
 		return len(files) == 1 && strings.Contains(readFile(s.t, files[0]), `"type":"assistant"`)

@@ -18,18 +18,18 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// subject is a session that a test looks at.
+// subject is a session under test.
 type subject struct {
-	*world
+	*fixture
 	id        string
 	workspace string
 
 	mu      sync.Mutex
 	changes []change
-	more    chan struct{} // closed with the next change
+	more    chan struct{} // closed at the next change
 }
 
-// change is what the bus told of a session's activity and attention, and when it was heard.
+// change is a published change of a session's activity and attention, with the time of its arrival.
 type change struct {
 	activity, attention string
 	at                  time.Time
@@ -42,19 +42,19 @@ func (c change) String() string {
 	return c.activity + " (" + c.attention + ")"
 }
 
-// run starts a session of an agent in a workspace of its own, with more options and, behind "--",
-// more arguments for the agent.
-func (w *world) run(agent, id string, more ...string) *subject {
+// run starts a session of an agent in a new workspace. more contains further options and, after
+// "--", arguments for the agent.
+func (w *fixture) run(agent, id string, more ...string) *subject {
 	w.t.Helper()
 	workspace := filepath.Join(w.dir, "work", id)
 	require.NoError(w.t, os.MkdirAll(workspace, 0o755))
 	return w.runIn(workspace, agent, id, more...)
 }
 
-func (w *world) runIn(workspace, agent, id string, more ...string) *subject {
+func (w *fixture) runIn(workspace, agent, id string, more ...string) *subject {
 	w.t.Helper()
-	s := &subject{world: w, id: id, workspace: workspace, more: make(chan struct{})}
-	w.t.Cleanup(s.tell)
+	s := &subject{fixture: w, id: id, workspace: workspace, more: make(chan struct{})}
+	w.t.Cleanup(s.logOutput)
 	s.watch()
 	args := []string{"run", "--id", id, "--dir", workspace}
 	for _, entry := range w.setup(agent, workspace) {
@@ -64,16 +64,16 @@ func (w *world) runIn(workspace, agent, id string, more ...string) *subject {
 	return s
 }
 
-// tell says what the agent printed, if the test has failed: an agent that is gone has no screen any
-// more.
-func (s *subject) tell() {
+// logOutput logs the agent's output if the test has failed, because an agent that has exited has no
+// screen any more.
+func (s *subject) logOutput() {
 	if s.t.Failed() {
 		printed, _ := s.tryCorralctl("logs", "--lines", "60", s.id)
 		s.t.Logf("session %s printed:\n%s", s.id, printed)
 	}
 }
 
-// watch takes note of every change that the bus tells.
+// watch records every published change.
 func (s *subject) watch() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,13 +86,13 @@ func (s *subject) watch() {
 	go func() {
 		for event := range events {
 			if changed, ok := event.(client.SessionChanged); ok {
-				s.heard(changed.Properties)
+				s.record(changed.Properties)
 			}
 		}
 	}()
 }
 
-func (s *subject) heard(p client.Properties) {
+func (s *subject) record(p client.Properties) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := change{}
@@ -114,25 +114,26 @@ func (s *subject) heard(p client.Properties) {
 	s.more = make(chan struct{})
 }
 
-// told returns the changes after a mark, the mark behind them, and what is closed with the next.
-func (s *subject) told(mark int) ([]change, int, <-chan struct{}) {
+// since returns the changes after a mark, the mark after them, and a channel that is closed at the
+// next change.
+func (s *subject) since(mark int) ([]change, int, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.changes[mark:]), len(s.changes), s.more
 }
 
-// mark is the place behind all that was told.
+// mark returns the mark after the last published change.
 func (s *subject) mark() int {
-	_, mark, _ := s.told(0)
+	_, mark, _ := s.since(0)
 	return mark
 }
 
-// becomes waits for a change after the mark to this, as String has it, and returns it with the mark
-// behind it.
+// becomes waits for a change after the mark that String formats as what, and returns it with the
+// mark after it.
 func (s *subject) becomes(mark int, what string) (change, int) {
 	s.t.Helper()
-	for deadline := time.After(patience); ; {
-		changes, _, more := s.told(mark)
+	for deadline := time.After(timeout); ; {
+		changes, _, more := s.since(mark)
 		for i, c := range changes {
 			if c.String() == what {
 				return c, mark + i + 1
@@ -141,16 +142,16 @@ func (s *subject) becomes(mark int, what string) (change, int) {
 		select {
 		case <-more:
 		case <-deadline:
-			s.t.Fatalf("session %s is not told to be %s but %v\n%s", s.id, what, changes, s.look())
+			s.t.Fatalf("session %s is not published as %s but as %v\n%s", s.id, what, changes, s.look())
 		}
 	}
 }
 
-// await waits until the session's properties are accepted.
+// await waits until accept returns true for the session's properties.
 func (s *subject) await(what string, accept func(client.Session) bool) client.Session {
 	s.t.Helper()
-	for deadline := time.After(patience); ; {
-		_, _, more := s.told(0)
+	for deadline := time.After(timeout); ; {
+		_, _, more := s.since(0)
 		now, err := s.client.Session(s.t.Context(), s.id)
 		require.NoError(s.t, err)
 		if accept(now) {
@@ -164,38 +165,39 @@ func (s *subject) await(what string, accept func(client.Session) bool) client.Se
 	}
 }
 
-// known waits until the id of the session's conversation is known.
+// known waits for the id of the session's conversation and returns it.
 func (s *subject) known() string {
 	s.t.Helper()
 	return s.await("known by its id", func(now client.Session) bool { return now.ConversationId != "" }).ConversationId
 }
 
-// awaitAttention waits until the session wants a person.
+// awaitAttention waits until the session has an attention.
 func (s *subject) awaitAttention() client.Session {
 	s.t.Helper()
 	return s.await("wanting somebody", func(now client.Session) bool { return now.Attention != "" })
 }
 
-// look is what a person sees of it.
+// look returns the screen and the explanation that a user sees.
 func (s *subject) look() string {
 	screen, _ := s.tryCorralctl("peek", s.id)
 	why, _ := s.tryCorralctl("why", s.id)
 	return screen + "\n" + why
 }
 
-// screen is what is on the session's screen.
+// screen returns the text on the session's screen.
 func (s *subject) screen() string {
-	text, err := exec.Command("tmux", "-S", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral", s.id, "tmux"), "capture-pane", "-p").Output()
+	text, err := exec.Command("tmux", "-S", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral", s.id, "tmux"),
+		"capture-pane", "-p").Output()
 	if err != nil {
 		return ""
 	}
 	return string(text)
 }
 
-// shows waits until a text is on the screen, and returns when that was.
+// shows waits until a text is on the screen, and returns the time.
 func (s *subject) shows(text string) time.Time {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); !strings.Contains(s.screen(), text); {
+	for deadline := time.Now().Add(timeout); !strings.Contains(s.screen(), text); {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("session %s does not show %q\n%s", s.id, text, s.look())
 		}
@@ -203,19 +205,19 @@ func (s *subject) shows(text string) time.Time {
 	return time.Now()
 }
 
-// type_ types a text and presses Enter, as corralctl send.
+// send types a text and presses Enter, with corralctl send.
 func (s *subject) send(text string) { s.t.Helper(); s.corralctl("send", s.id, text) }
 
-// press presses keys by tmux's names for them.
+// press presses keys, given by their tmux names.
 func (s *subject) press(keys ...string) {
 	s.t.Helper()
 	require.NoError(s.t, s.client.SendKeys(s.t.Context(), s.id, keys...))
 }
 
-// asked waits until the model was asked this by a person so many times in all.
-func (w *world) asked(prompt string, times int) {
+// asked waits until the model has received this prompt the given number of times in total.
+func (w *fixture) asked(prompt string, times int) {
 	w.t.Helper()
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(timeout); ; {
 		prompts, more := w.model.Prompts()
 		n := 0
 		for _, p := range prompts {
@@ -236,7 +238,7 @@ func (w *world) asked(prompt string, times int) {
 	}
 }
 
-// kill sends the agent's own process a signal, from outside.
+// kill sends a signal to the agent's main process, from outside of Corral.
 func (s *subject) kill(signal syscall.Signal) {
 	s.t.Helper()
 	now, err := s.client.Session(s.t.Context(), s.id)
@@ -245,7 +247,7 @@ func (s *subject) kill(signal syscall.Signal) {
 	require.NoError(s.t, syscall.Kill(int(now.MainPID), signal))
 }
 
-// is waits for a state.
+// is waits until the session is in a state.
 func (s *subject) is(state string) client.Session {
 	s.t.Helper()
 	return s.await(state, func(now client.Session) bool { return now.State == state })

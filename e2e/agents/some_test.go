@@ -2,5 +2,5 @@
 
 package agents
 
-// tried are the agents that every change is tried with.
-const tried = "some"
+// selection is the argument of scripts/agents.sh: the agents that every change is tested with.
+const selection = "some"

@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestStop_EndsGemini: signals to its outer process alone mean nothing to it.
+// TestStop_EndsGemini stops Gemini CLI, whose outer process ignores signals that are sent to it
+// alone.
 func TestStop_EndsGemini(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.run("gemini", "shop")
 	s.shows("Type your message")
 	group, asked := s.is("running").ControlGroup, time.Now()

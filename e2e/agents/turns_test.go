@@ -19,20 +19,21 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestStatus_ReportsEveryTurn: over many turns of Claude Code, with no hook of ours, no state of
-// its is missed and none is made up: it works, asks, is answered, is denied, is interrupted, and is
-// done.
+// TestStatus_ReportsEveryTurn runs many turns of Claude Code, without Corral's hooks, and expects
+// exactly the right sequence of states: working, asking, approved, denied, interrupted, done.
 func TestStatus_ReportsEveryTurn(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("AGENT_TURNS"))
 	if err != nil {
 		turns = 12
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	w.write(".config/corral/agents/claude.agent.d/bare.conf", "[Agent]\nCommand=claude --session-id %U\n")
 	w.corralctl("reload")
 	s := w.run("claude", "turns")
 	s.shows("manual mode on")
-	s.await("idle, as it says itself", func(now client.Session) bool { return now.Activity == "idle" && now.AttentionSource == "osc7501" })
+	s.await("idle by its own report", func(now client.Session) bool {
+		return now.Activity == "idle" && now.AttentionSource == "osc7501"
+	})
 	var late, cleared []time.Duration
 	for n := range turns {
 		mark := s.mark()
@@ -43,11 +44,13 @@ func TestStatus_ReportsEveryTurn(t *testing.T) {
 			want = []string{"working", "idle (turn-ended)"}
 		case 1:
 			s.turn(mark, n, "RUN: touch y%d && sleep 0.5")
-			late = append(late, s.asksFor(mark, manner{"claude", claude.asks, nil, "osc7501", "permission", fmt.Sprintf("touch y%d", n)}))
+			late = append(late, s.asksFor(mark, behaviour{
+				"claude", claude.asks, nil, "osc7501", "permission", fmt.Sprintf("touch y%d", n),
+			}))
 			begin := time.Now()
 			at := s.approve(claude)
-			told, _ := s.becomes(at, "working")
-			cleared = append(cleared, told.at.Sub(begin))
+			published, _ := s.becomes(at, "working")
+			cleared = append(cleared, published.at.Sub(begin))
 			want = []string{"working", "waiting (permission)", "working", "idle (turn-ended)"}
 		case 2:
 			s.turn(mark, n, "RUN: touch n%d")
@@ -63,22 +66,23 @@ func TestStatus_ReportsEveryTurn(t *testing.T) {
 			s.asksAgain(fmt.Sprintf("HOLD: h%d", n))
 		}
 		_, _ = s.becomes(mark, want[len(want)-1])
-		var told []string
-		changes, _, _ := s.told(mark)
+		var states []string
+		changes, _, _ := s.since(mark)
 		for _, c := range changes {
-			told = append(told, c.String())
+			states = append(states, c.String())
 		}
-		if n%4 == 2 && len(told) == 4 { // it works for a moment on what it was denied
-			told = slices.Delete(told, 2, 3)
+		if n%4 == 2 && len(states) == 4 { // it works for a moment after the denial
+			states = slices.Delete(states, 2, 3)
 		}
-		require.Equal(t, want, told, "turn %d\n%s", n, s.look())
+		require.Equal(t, want, states, "turn %d\n%s", n, s.look())
 	}
-	t.Logf("%d turns, %d questions: on the bus after they are on the screen %s; an approval %s", turns, len(late), spread(late), spread(cleared))
+	t.Logf("%d turns, %d questions: published after they are on the screen: %s; an approval %s", turns, len(late),
+		spread(late), spread(cleared))
 }
 
-// turn begins a turn, in which the model says nothing before it is told that the agent works: what
-// is over in a millisecond, as with no model of others, may be told as if it had never been. With a
-// command it wants to run that.
+// turn starts a turn in which the model replies only after the agent is published as working: a
+// turn of a millisecond, which real models do not have, may not be published at all. With a
+// command, the model then asks to run it.
 func (s *subject) turn(mark, n int, command string) {
 	s.t.Helper()
 	gate := fmt.Sprintf("t%d", n)
@@ -91,12 +95,13 @@ func (s *subject) turn(mark, n int, command string) {
 	s.model.Release(gate)
 }
 
-// asksAgain waits until what was interrupted before it was answered is in the input line again, and
-// clears that.
+// asksAgain waits until the interrupted prompt is back in the input line, and clears it.
 func (s *subject) asksAgain(text string) {
 	s.t.Helper()
 	line := func() string {
-		lines := slices.DeleteFunc(strings.Split(s.screen(), "\n"), func(line string) bool { return !strings.HasPrefix(line, "❯") })
+		lines := slices.DeleteFunc(strings.Split(s.screen(), "\n"), func(line string) bool {
+			return !strings.HasPrefix(line, "❯")
+		})
 		if len(lines) == 0 {
 			return ""
 		}
@@ -107,7 +112,7 @@ func (s *subject) asksAgain(text string) {
 	testbed.Poll(s.t, "it is not any more", func() bool { return line() != text })
 }
 
-// until presses a key, again and again, until there is such a change.
+// until presses a key repeatedly until a change that matches is published.
 func (s *subject) until(mark int, key string, is func(change) bool) {
 	s.t.Helper()
 	for begin := time.Now(); ; {
@@ -119,7 +124,7 @@ func (s *subject) until(mark int, key string, is func(change) bool) {
 	}
 }
 
-// spread tells how long something takes.
+// spread formats the median and the maximum of durations.
 func spread(all []time.Duration) string {
 	if len(all) == 0 {
 		return "never"
@@ -129,10 +134,10 @@ func spread(all []time.Duration) string {
 	return fmt.Sprintf("%v median, %v at most", all[last/2].Round(time.Millisecond), all[last].Round(time.Millisecond))
 }
 
-// TestSend_WaitsForEndOfTurn: what is sent then waits for the end of the turn, or is refused, as is
-// asked for.
+// TestSend_WaitsForEndOfTurn sends text while the agent works: it arrives after the turn, or is
+// rejected with --if-waiting.
 func TestSend_WaitsForEndOfTurn(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.run("claude", "busy", "--prompt", "HOLD: a")
 	w.asked("HOLD: a", 1)
 	s.becomes(0, "working")
@@ -151,7 +156,7 @@ func TestSend_WaitsForEndOfTurn(t *testing.T) {
 	s.send("RUN: touch y")
 	_, mark = s.becomes(mark, "waiting (permission)")
 	s.shows("Do you want to proceed?")
-	for begin := time.Now(); ; { // it takes no key for a moment
+	for begin := time.Now(); ; { // it ignores keys for a moment
 		_, _ = w.tryCorralctl("send", "--if-waiting", "--no-enter", s.id, "1")
 		if s.soon(mark, func(c change) bool { return c.activity != "waiting" }) {
 			break
@@ -164,12 +169,12 @@ func TestSend_WaitsForEndOfTurn(t *testing.T) {
 	assert.FileExists(t, s.workspace+"/y")
 }
 
-// TestConversation_IsSeparateForEachSession in one directory do not mix: each has a conversation of
-// its own, also after both were killed and resumed.
+// TestConversation_IsSeparateForEachSession runs two sessions of an agent in one directory, which
+// keep their own conversations after both are killed and resumed.
 func TestConversation_IsSeparateForEachSession(t *testing.T) {
-	for _, m := range []manner{claude, codex} {
+	for _, m := range []behaviour{claude, codex} {
 		t.Run(m.agent, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			one := w.run(m.agent, "one", "--prompt", "my name is Anna")
 			two := w.runIn(one.workspace, m.agent, "two", "--prompt", "my name is Berta")
 			for _, s := range []*subject{one, two} {
@@ -193,15 +198,15 @@ func TestConversation_IsSeparateForEachSession(t *testing.T) {
 	}
 }
 
-// TestResume_ContinuesNewConversation: an agent's user has begun another one in it, and is where
-// they were after whatever happens to it.
+// TestResume_ContinuesNewConversation starts another conversation inside the agent and expects that
+// a resumed agent continues that one.
 func TestResume_ContinuesNewConversation(t *testing.T) {
 	for _, row := range []struct {
-		manner
+		behaviour
 		begins string
 	}{{claude, "/clear"}, {codex, "/new"}, {copilot, "/new"}} {
 		t.Run(row.agent, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			s := w.run(row.agent, "shop", "--prompt", "my name is Anna")
 			_, _ = s.becomes(0, "idle (turn-ended)")
 			first := s.known()
@@ -209,7 +214,8 @@ func TestResume_ContinuesNewConversation(t *testing.T) {
 			testbed.Poll(t, "the screen is empty", func() bool { return !strings.Contains(s.screen(), "Anna") })
 			s.send("my name is Berta")
 			s.shows("The model has read: my name is Berta")
-			second := s.await("in another conversation", func(now client.Session) bool { return now.ConversationId != first }).ConversationId
+			second := s.await("in another conversation",
+				func(now client.Session) bool { return now.ConversationId != first }).ConversationId
 			if row.agent == "claude" {
 				s.saved()
 			}
@@ -223,16 +229,16 @@ func TestResume_ContinuesNewConversation(t *testing.T) {
 	}
 }
 
-// TestAttention_ReportsQuestion: of an agent whose model has one for its user.
+// TestAttention_ReportsQuestion lets the model ask the user a question.
 func TestAttention_ReportsQuestion(t *testing.T) {
-	for agent, tool := range map[string]string{ // Copilot CLI does not tell which
+	for agent, tool := range map[string]string{ // Copilot CLI does not report the question's text
 		"claude":   `AskUserQuestion {"questions":[{"question":"Which color?","header":"Color","multiSelect":false,"options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
 		"copilot":  `ask_user {"message":"Which color?","requestedSchema":{"type":"object","properties":{"color":{"type":"string","enum":["Red","Blue"]}},"required":["color"]}}`,
 		"opencode": `question {"questions":[{"question":"Which color?","header":"Color","options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
 		"qwen":     `ask_user_question {"questions":[{"question":"Which color?","header":"Color","multiSelect":false,"options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
 	} {
 		t.Run(agent, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			s := w.run(agent, "shop", "--prompt", "hello")
 			_, mark := s.becomes(0, "idle (turn-ended)")
 			s.send("TOOL: " + tool)
@@ -241,7 +247,7 @@ func TestAttention_ReportsQuestion(t *testing.T) {
 				assert.Contains(t, now.AttentionMessage, "Which color?")
 			}
 			s.shows("Which color?")
-			for begin := time.Now(); ; { // it takes no key for a moment
+			for begin := time.Now(); ; { // it ignores keys for a moment
 				s.press("Enter")
 				if s.soon(mark, func(c change) bool { return c.String() == "idle (turn-ended)" }) {
 					break
@@ -253,11 +259,11 @@ func TestAttention_ReportsQuestion(t *testing.T) {
 	}
 }
 
-// TestAttention_ReportsModelFailure: of an agent that has given up on its model.
+// TestAttention_ReportsModelFailure lets requests to the model fail until the agent gives up.
 func TestAttention_ReportsModelFailure(t *testing.T) {
 	for _, agent := range []string{"claude", "codex", "copilot", "qwen"} {
 		t.Run(agent, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			s := w.run(agent, "shop", "-E", "CLAUDE_CODE_MAX_RETRIES=1", "--prompt", "hello")
 			_, mark := s.becomes(0, "idle (turn-ended)")
 			s.send("FAIL: 400")
@@ -266,9 +272,10 @@ func TestAttention_ReportsModelFailure(t *testing.T) {
 	}
 }
 
-// TestExit_CompletesSession: what a person types ends it, with success.
+// TestExit_CompletesSession exits the agent by its own command, which completes the session with
+// success.
 func TestExit_CompletesSession(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.run("claude", "ends", "--prompt", "hello")
 	_, _ = s.becomes(0, "idle (turn-ended)")
 	s.send("/exit")
@@ -276,10 +283,10 @@ func TestExit_CompletesSession(t *testing.T) {
 	assert.Equal(t, "success", now.Result)
 }
 
-// TestSetup_IsReportedAtFirstStart: at its first start an agent asks for what no conversation can
-// be had without; a person is told.
+// TestSetup_IsReportedAtFirstStart starts agents without any configuration. They first ask for
+// something that every conversation needs, which is published as attention.
 func TestSetup_IsReportedAtFirstStart(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.bare = true
 	for agent, dialog := range map[string]string{
 		"claude": "Choose the text style", "codex": "Sign in with ChatGPT",
@@ -289,19 +296,20 @@ func TestSetup_IsReportedAtFirstStart(t *testing.T) {
 		s.shows(dialog)
 		begin := time.Now()
 		now := s.awaitAttention()
-		t.Logf("%s: %s, told by %s after %v: %q", agent, now.Attention, now.AttentionSource, time.Since(begin).Round(time.Second), now.AttentionMessage)
+		t.Logf("%s: %s, reported by %s after %v: %q", agent, now.Attention, now.AttentionSource,
+			time.Since(begin).Round(time.Second), now.AttentionMessage)
 		assert.Contains(t, []string{"setup", "auth", "question", "permission"}, now.Attention)
-		s.shows(dialog) // the prompt is no answer to it
+		s.shows(dialog) // the prompt was not typed as an answer
 		w.corralctl("stop", agent)
 	}
 	prompts, _ := w.model.Prompts()
 	assert.Empty(t, prompts)
 }
 
-// TestStop_LeavesOtherSessionOfSameAgentRunning: sessions of Codex share nothing that the end of
-// one could take along.
+// TestStop_LeavesOtherSessionOfSameAgentRunning stops one of two sessions of Codex, which must not
+// share a process.
 func TestStop_LeavesOtherSessionOfSameAgentRunning(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	one := w.run("codex", "one", "--prompt", "hello")
 	two := w.runIn(one.workspace, "codex", "two", "--prompt", "hello too")
 	for _, s := range []*subject{one, two} {

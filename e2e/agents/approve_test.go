@@ -14,12 +14,12 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// TestApprove_PressesTheKeysOfTheDefinition of each agent whose keys are known, and corralctl deny
-// those that refuse: what was approved is done, and what was denied is not.
+// TestApprove_PressesTheKeysOfTheDefinition tests corralctl approve and deny with each agent whose
+// keys are known: an approved command runs, a denied one does not.
 func TestApprove_PressesTheKeysOfTheDefinition(t *testing.T) {
-	for _, m := range []manner{claude, codex, copilot} {
+	for _, m := range []behaviour{claude, codex, copilot} {
 		t.Run(m.agent, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			s := w.run(m.agent, "shop", "--prompt", "hello")
 			w.asked("hello", 1)
 			_, mark := s.becomes(0, "idle (turn-ended)")
@@ -40,7 +40,7 @@ func TestApprove_PressesTheKeysOfTheDefinition(t *testing.T) {
 				if now.Activity == "idle" && !strings.Contains(s.screen(), m.asks) {
 					break
 				}
-				require.Less(t, time.Since(begin), patience, "the agent does not go on\n%s", s.look())
+				require.Less(t, time.Since(begin), timeout, "the agent does not continue\n%s", s.look())
 			}
 			assert.NoFileExists(t, filepath.Join(s.workspace, "z"))
 			assert.Equal(t, dbusapi.NotWaiting, dbusapi.ShortErrorName(s.client.Approve(t.Context(), s.id)))
@@ -50,8 +50,8 @@ func TestApprove_PressesTheKeysOfTheDefinition(t *testing.T) {
 	}
 }
 
-// answer gives an answer, as often as it takes: agents do not take a key for a moment after they
-// have put a question.
+// answer repeats an answer until the agent accepts it: agents ignore keys for a moment after they
+// have asked a question.
 func (s *subject) answer(what string, give func() error) {
 	s.t.Helper()
 	mark := s.mark()
@@ -61,9 +61,10 @@ func (s *subject) answer(what string, give func() error) {
 			require.Equal(s.t, dbusapi.NotWaiting, dbusapi.ShortErrorName(err), "%v", err)
 		}
 		if s.soon(mark, func(c change) bool { return c.activity != "waiting" }) {
-			s.t.Logf("%s is told on the bus %v after it was first given, in %d tries", what, time.Since(begin).Round(time.Millisecond), tries)
+			s.t.Logf("%s is published %v after the first key, in %d tries", what, time.Since(begin).Round(time.Millisecond),
+				tries)
 			return
 		}
-		require.Less(s.t, time.Since(begin), patience, "session %s does not take it\n%s", s.id, s.look())
+		require.Less(s.t, time.Since(begin), timeout, "session %s does not take it\n%s", s.id, s.look())
 	}
 }

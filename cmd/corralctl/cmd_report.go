@@ -19,12 +19,11 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// An agent waits for its hooks, so nothing here may take long, whatever has become of bus and
-// daemon.
+// Agents wait for their hooks, so these limits keep report short, even if the bus or corrald hangs.
 const (
 	reportTimeout  = 250 * time.Millisecond
 	payloadTimeout = 100 * time.Millisecond
-	maxPayload     = 1 << 20 // bytes; what is beyond is read and thrown away, so that who writes it meets no broken pipe
+	maxPayload     = 1 << 20 // bytes; the rest is read and dropped, so that the writer does not get SIGPIPE
 	maxMessage     = 4 << 10 // bytes
 )
 
@@ -34,7 +33,8 @@ var (
 )
 
 var reportVerb = verb{
-	name: "report", args: "working|waiting|idle [-] | report --from AGENT [EVENT]", summary: "Report what the agent does, from one of its hooks", lenient: true,
+	name: "report", args: "working|waiting|idle [-] | report --from AGENT [EVENT]",
+	summary: "Report what the agent does, from one of its hooks", lenient: true,
 	options: func(f *pflag.FlagSet) action {
 		var o reportOptions
 		f.StringVar(&o.Reason, "reason", "", "the `REASON` for waiting: permission, question, turn-ended …")
@@ -46,7 +46,7 @@ var reportVerb = verb{
 	},
 }
 
-// reportOptions are what report is given.
+// reportOptions are the options of report.
 type reportOptions struct {
 	client.Report
 	payload bool
@@ -78,11 +78,12 @@ func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
 	return c.reportActivity(ctx, o.Report, "")
 }
 
-// runFrom reports what a hook of a known agent is handed: on standard input, or, as Codex hands it
+// runFrom reports what a hook of a known agent receives: on standard input, or, as Codex passes it
 // to `notify`, as the last argument.
 func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) error {
 	if agentHooks[o.from] == nil {
-		return usagef("report", "unknown agent %q for --from; known are: %s", o.from, strings.Join(slices.Sorted(maps.Keys(agentHooks)), " "))
+		return usagef("report", "unknown agent %q for --from; known are: %s", o.from,
+			strings.Join(slices.Sorted(maps.Keys(agentHooks)), " "))
 	}
 	var event string
 	var payload []byte
@@ -111,20 +112,19 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 	return c.reportActivity(ctx, r, only)
 }
 
-// isFromSession tells whether there is anything to report of: a process of a session, or one that was
-// started for one and has left it, which the daemon tells. Everybody else is spared the way to the
-// bus.
+// isFromSession returns whether this process may belong to a session: it is in a session's scope,
+// or was started by a session and has left its scope. corrald decides in the second case. All other
+// processes are not connected to the bus.
 func isFromSession() bool {
 	group, err := proc.ReadFile("/proc/self/cgroup")
 	return err == nil && isInSession(string(group)) || os.Getenv(sessionVariable) != ""
 }
 
-// sessionVariable is what a session's agent, and all that it starts, has in its environment: the
-// session's id.
+// sessionVariable is the environment variable with the session's id, in the agent and all that it
+// starts.
 const sessionVariable = "CORRAL_SESSION"
 
-// isInSession tells whether a process whose /proc/PID/cgroup this is belongs to a session, which
-// spares everybody else the way to the bus.
+// isInSession returns whether group, the content of /proc/PID/cgroup, names a session's scope.
 func isInSession(group string) bool {
 	for part := range strings.FieldsFuncSeq(group, func(r rune) bool { return r == '/' || r == '\n' }) {
 		if strings.HasPrefix(part, "app-corral-") && strings.HasSuffix(part, ".scope") {
@@ -134,9 +134,9 @@ func isInSession(group string) bool {
 	return false
 }
 
-// reportActivity tells the daemon. That there is none, or that it has no time, is nothing that an
-// agent could do anything about. With a conversation named, only what is told of that one counts:
-// the session's has to be it.
+// reportActivity sends a report to corrald. It ignores that corrald is not running or too slow,
+// because the agent could not do anything about it. If conversation is not "", the report is sent
+// only if that is the session's conversation.
 func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation string) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -158,7 +158,7 @@ func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation 
 	return nil
 }
 
-// hookPayload is what agents tell their hooks, by the names that they have for it.
+// hookPayload has the fields that agents pass to their hooks, each by its name in that agent.
 type hookPayload struct {
 	Message          string
 	LastMessage      string // Codex
@@ -169,8 +169,8 @@ type hookPayload struct {
 	ThreadID         string // Codex
 }
 
-// readInput reads what a hook is given, nil if that is too much or does not end. Whatever it is, it
-// is no reason to fail.
+// readInput reads what a hook receives. It returns nil if the input is too long or does not end in
+// time, which are not errors.
 func readInput(in io.Reader) []byte {
 	read := make(chan []byte, 1)
 	go func() {
@@ -184,24 +184,25 @@ func readInput(in io.Reader) []byte {
 	select {
 	case data := <-read:
 		return data
-	case <-time.After(payloadTimeout): // whoever began it does not end it
+	case <-time.After(payloadTimeout): // the writer keeps the pipe open
 		return nil
 	}
 }
 
-// parsePayload reads the fields by which any agent may tell its hooks something.
+// parsePayload reads the fields of any agent that hookPayload has.
 func parsePayload(data []byte) hookPayload {
 	var e hookEvent
 	if json.Unmarshal(data, &e.fields) != nil {
 		return hookPayload{}
 	}
 	return hookPayload{
-		Message: e.text("message"), LastMessage: e.text("last-assistant-message"), Reason: e.text("reason"), NotificationType: e.text("notification_type"),
-		SessionID: e.text("session_id"), OpencodeID: e.text("sessionID"), ThreadID: e.text("thread-id"),
+		Message: e.text("message"), LastMessage: e.text("last-assistant-message"), Reason: e.text("reason"),
+		NotificationType: e.text("notification_type"),
+		SessionID:        e.text("session_id"), OpencodeID: e.text("sessionID"), ThreadID: e.text("thread-id"),
 	}
 }
 
-// complete fills what was not given as an option, and makes sendable what was.
+// complete sets the fields of r that no option has set, and makes all of them valid for the bus.
 func (p hookPayload) complete(r *client.Report) {
 	if r.Activity == "waiting" && r.Reason == "" {
 		r.Reason = p.reason()
@@ -219,7 +220,8 @@ func (p hookPayload) complete(r *client.Report) {
 	}
 }
 
-// reason is why the agent waits, in our words, "" if it does not say.
+// reason returns why the agent waits, as one of reportedReasons; "" if the payload does not have
+// it.
 func (p hookPayload) reason() string {
 	if slices.Contains(reportedReasons, p.Reason) {
 		return p.Reason
@@ -235,7 +237,7 @@ func (p hookPayload) reason() string {
 	return ""
 }
 
-// shorten is text that the bus takes, at most so many bytes of it.
+// shorten returns text as a valid string for the bus, with at most the given number of bytes.
 func shorten(text string, bytes int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 	if len(text) <= bytes {

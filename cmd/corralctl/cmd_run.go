@@ -22,33 +22,35 @@ import (
 // commandAgent is the agent that runs any command.
 const commandAgent = "command"
 
-// onLoginActions are what --on-login takes.
+// onLoginActions are the values of --on-login.
 var onLoginActions = []string{"ignore", "resume", "start"}
 
-var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", onOptionError: (*ctl).runOptionError, options: func(f *pflag.FlagSet) action {
-	r := &runOptions{flags: f}
-	f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; default: the workspace's name")
-	f.StringVar(&r.directory, "dir", "", "the workspace `DIRECTORY`; default: the current one")
-	f.Var(branchValue{&r.spec.Worktree}, "worktree", "work in a new git worktree, on `BRANCH` or a new one")
-	f.Lookup("worktree").NoOptDefVal = generatedBranch
-	f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about the session")
-	f.StringArrayVarP(&r.environment, "setenv", "E", nil, "set a variable, `NAME=VALUE`, or pass one on, NAME")
-	f.StringArrayVarP(&r.properties, "property", "p", nil, "a property of its scope, `NAME=VALUE`: MemoryMax=2G")
-	f.StringArrayVar(&r.labels, "label", nil, "attach a label, `KEY=VALUE`, for list to select by")
-	f.StringVar(&r.spec.Prompt, "prompt", "", "the first prompt, a `TEXT`; - reads standard input")
-	f.StringVar(&r.spec.ConversationID, "conversation", "", "resume the agent's conversation with this `ID`")
-	f.StringVar(&r.spec.OnLogin, "on-login", "", "`WHAT` to do at login: ignore, resume or start")
-	f.BoolVar(&r.spec.Exclusive, "exclusive", false, "refuse if another session has the workspace")
-	f.BoolVar(&r.spec.NoStart, "no-start", false, "create the session without starting it")
-	f.BoolVar(&r.attach, "attach", false, "attach to the session")
-	f.BoolVar(&r.wait, "wait", false, "wait until it has ended and exit with its code")
-	return r.run
-}}
+var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
+	summary: "Create a session here and start it", onOptionError: (*ctl).runOptionError,
+	options: func(f *pflag.FlagSet) action {
+		r := &runOptions{flags: f}
+		f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; default: the workspace's name")
+		f.StringVar(&r.directory, "dir", "", "the workspace `DIRECTORY`; default: the current one")
+		f.Var(branchValue{&r.spec.Worktree}, "worktree", "work in a new git worktree, on `BRANCH` or a new one")
+		f.Lookup("worktree").NoOptDefVal = generatedBranch
+		f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about the session")
+		f.StringArrayVarP(&r.environment, "setenv", "E", nil, "set a variable, `NAME=VALUE`, or pass one on, NAME")
+		f.StringArrayVarP(&r.properties, "property", "p", nil, "a property of its scope, `NAME=VALUE`: MemoryMax=2G")
+		f.StringArrayVar(&r.labels, "label", nil, "attach a label, `KEY=VALUE`, for list to select by")
+		f.StringVar(&r.spec.Prompt, "prompt", "", "the first prompt, a `TEXT`; - reads standard input")
+		f.StringVar(&r.spec.ConversationID, "conversation", "", "resume the agent's conversation with this `ID`")
+		f.StringVar(&r.spec.OnLogin, "on-login", "", "`WHAT` to do at login: ignore, resume or start")
+		f.BoolVar(&r.spec.Exclusive, "exclusive", false, "refuse if another session has the workspace")
+		f.BoolVar(&r.spec.NoStart, "no-start", false, "create the session without starting it")
+		f.BoolVar(&r.attach, "attach", false, "attach to the session")
+		f.BoolVar(&r.wait, "wait", false, "wait until it has ended and exit with its code")
+		return r.run
+	}}
 
 type runOptions struct {
 	flags       *pflag.FlagSet
 	spec        client.Spec
-	program     string // what messages call it: the agent, or the program of a command
+	program     string // the agent, or the program of a command; for messages
 	directory   string
 	environment []string
 	properties  []string
@@ -66,7 +68,7 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if err := r.complete(c); err != nil {
 		return usageError(c.name, err)
 	}
-	if r.attach && !c.onTerminal() { // before there is a session that nobody sees
+	if r.attach && !c.onTerminal() { // before a session is created that nobody is attached to
 		return &failure{exitFailed, "cannot attach: standard input is not a terminal", "corralctl help run"}
 	}
 	if agent == commandAgent {
@@ -84,7 +86,8 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	return r.create(ctx, c, bus, agent)
 }
 
-// parseCommand tells the agent from its arguments, or from the command, which begins after "--".
+// parseCommand splits the arguments into the agent and the agent's arguments. Without an agent,
+// after "--", they are a command.
 func (r *runOptions) parseCommand(c *ctl, args []string) (agent string, rest []string, err error) {
 	dash := r.flags.ArgsLenAtDash()
 	switch {
@@ -100,12 +103,13 @@ func (r *runOptions) parseCommand(c *ctl, args []string) (agent string, rest []s
 		return "", nil, usagef("run", "run: missing AGENT, or a command after --")
 	}
 	if w := r.spec.Worktree; w != nil && *w == "" && len(args) == 2 && !c.isAgent(args[0]) {
-		return "", nil, &failure{exitUsage, "run: expected one AGENT, not 2 words; a branch follows =", "corralctl run --worktree=" + wording.ShellWords(args)}
+		return "", nil, &failure{exitUsage, "run: expected one AGENT, not 2 words; a branch follows =",
+			"corralctl run --worktree=" + wording.ShellWords(args)}
 	}
 	return "", nil, c.tooManyWordsError(args, r.flags)
 }
 
-// complete completes the spec from the options and the caller's surroundings.
+// complete sets the rest of the spec from the options and from the current directory.
 func (r *runOptions) complete(c *ctl) error {
 	var err error
 	if r.spec.WorkingDirectory, err = r.workspace(c); err != nil {
@@ -145,8 +149,8 @@ func (r *runOptions) complete(c *ctl) error {
 	return nil
 }
 
-// workspace is the directory asked for, absolute, with its symbolic links as they were given:
-// os.Getwd takes $PWD where that is the same directory.
+// workspace returns the absolute path of the requested directory. Its symbolic links are kept:
+// os.Getwd returns $PWD if that is the current directory.
 func (r *runOptions) workspace(c *ctl) (string, error) {
 	if filepath.IsAbs(r.directory) {
 		return filepath.Clean(r.directory), nil
@@ -161,8 +165,8 @@ func (r *runOptions) workspace(c *ctl) (string, error) {
 	return filepath.Join(here, r.directory), nil
 }
 
-// explicitEnvironment is the session's own environment, -E. The caller's goes along with the first run, and
-// never to another machine.
+// explicitEnvironment returns the variables of -E, which belong to the session. The caller's own
+// environment is passed separately, for the first run only, and never to another machine.
 func (r *runOptions) explicitEnvironment() ([]string, error) {
 	var variables []string
 	for _, entry := range r.environment {
@@ -201,8 +205,8 @@ func parseLabels(texts []string) (map[string]string, error) {
 	return labels, nil
 }
 
-// checkLabel refuses a value that would mean nothing, of the one label that means something to
-// corrald.
+// checkLabel rejects an invalid value of the label that corrald interprets; all others may have
+// any.
 func checkLabel(key, value string) error {
 	if key != config.NotifyLabel || value == "" {
 		return nil
@@ -213,13 +217,15 @@ func checkLabel(key, value string) error {
 	return nil
 }
 
-// checkEncoding names what cannot be sent: a string on the bus is UTF-8 without NUL.
+// checkEncoding returns an error for text that cannot be sent: a string on the bus is UTF-8 without
+// NUL.
 func (r *runOptions) checkEncoding() error {
 	fields := []struct {
 		name   string
 		values []string
 	}{
-		{"the command", r.spec.Command}, {"an argument", r.spec.Arguments}, {"the workspace", []string{r.spec.WorkingDirectory}}, {"the prompt", []string{r.spec.Prompt}},
+		{"the command", r.spec.Command}, {"an argument", r.spec.Arguments},
+		{"the workspace", []string{r.spec.WorkingDirectory}}, {"the prompt", []string{r.spec.Prompt}},
 		{"the environment", r.spec.Environment}, {"the description", []string{r.spec.Description}}, {"a label", r.labels},
 		{"the id", []string{r.spec.ID}}, {"the conversation", []string{r.spec.ConversationID}},
 	}
@@ -243,7 +249,7 @@ func isSendable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
-// create creates the session and does what was asked for afterwards.
+// create creates the session and then attaches or waits if that was requested.
 func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, agent string) error {
 	waiting, err := r.prepareWait(ctx, bus)
 	if err != nil {
@@ -279,7 +285,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 	return nil
 }
 
-// printCreated prints the session as it is when there is nothing more to wait for.
+// printCreated prints the session as JSON, with --wait after it has ended.
 func (r *runOptions) printCreated(ctx context.Context, c *ctl, id string, waiting <-chan client.Event) error {
 	var ended error
 	if r.wait {
@@ -295,7 +301,8 @@ func (r *runOptions) printCreated(ctx context.Context, c *ctl, id string, waitin
 	return ended
 }
 
-// prepareWait subscribes before there is a session, so that its end is seen however soon it comes.
+// prepareWait subscribes to events before the session exists, so that its end is not missed,
+// however early it comes.
 func (r *runOptions) prepareWait(ctx context.Context, bus *client.Client) (<-chan client.Event, error) {
 	if !r.wait {
 		return nil, nil
@@ -303,7 +310,8 @@ func (r *runOptions) prepareWait(ctx context.Context, bus *client.Client) (<-cha
 	return bus.Watch(ctx)
 }
 
-// printStarted says what was done: on a terminal with what to do next, elsewhere with the scope.
+// printStarted reports what was done: on a terminal with the next command, elsewhere with the
+// scope.
 func (r *runOptions) printStarted(c *ctl, agent, id string) {
 	done := "Started"
 	next := "Attach: " + c.withHost("corralctl attach "+id)
@@ -323,14 +331,14 @@ func (r *runOptions) printStarted(c *ctl, agent, id string) {
 	}
 }
 
-// scopeName is the name of a session's scope while it has one. It is part of what Corral promises,
-// so that people can write drop-ins for it.
+// scopeName returns the name of the scope of a session's run. The name is documented, so that users
+// can write drop-ins for it.
 func scopeName(agent, id string) string {
 	return "app-corral-" + agent + "-" + id + ".scope"
 }
 
-// cannotRun is cannotCreate, with the agent, or the command, that was probably meant by an agent
-// that is not there.
+// cannotRun is cannotCreate. If the agent does not exist, it suggests a similar agent or the
+// command after "--".
 func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, agent string, err error) error {
 	f := c.cannotCreate(r.program, r.spec.ID, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.NoSuchAgent {
@@ -354,16 +362,16 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 	return f
 }
 
-// cannotCreate says why there is no session of a program, or none that runs, with the command that
-// helps.
+// cannotCreate describes why a session was not created or not started, with a command that helps.
 func (c *ctl) cannotCreate(program, id string, err error) *failure {
 	f := c.cannot("run", program, err)
 	switch short := dbusapi.ShortErrorName(err); {
 	case short == dbusapi.SessionExists && id != "":
 		f.hint = "corralctl attach " + id
-	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot create a worktree"): // withHost is no session, and git to be had
+	// there is no session, and git can be installed
+	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot create a worktree"):
 		f.hint = "corralctl doctor"
-	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // withHost is no session
+	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // there is no session
 		f.hint = ""
 	case commandNotFound.MatchString(err.Error()):
 	case short == dbusapi.StartFailed || short == dbusapi.TmuxFailed || short == dbusapi.InvalidState:

@@ -12,8 +12,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// maxText bounds what is read from standard input as text for an agent, in bytes; the daemon has a
-// limit of its own.
+// maxText is the largest text for an agent that is read from standard input, in bytes; corrald has
+// a limit of its own.
 const maxText = 16 << 20
 
 var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a session and press Enter",
@@ -52,7 +52,8 @@ func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
 			return fmt.Errorf("cannot read standard input: %w", err)
 		}
 		if len(data) > maxText {
-			return &failure{code: exitFailed, message: fmt.Sprintf("cannot send to %q: the text is longer than %s", word, wording.Size(maxText))}
+			return &failure{code: exitFailed,
+				message: fmt.Sprintf("cannot send to %q: the text is longer than %s", word, wording.Size(maxText))}
 		}
 		text = strings.TrimSuffix(string(data), "\n")
 	}

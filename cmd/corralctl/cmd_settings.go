@@ -17,19 +17,20 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions at login", options: func(f *pflag.FlagSet) action {
-	fresh := f.Bool("start", false, "start them afresh instead of resuming")
-	return func(ctx context.Context, c *ctl, args []string) error {
-		how, done := "resume", "resumed"
-		if *fresh {
-			how, done = "start", "started"
+var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions at login",
+	options: func(f *pflag.FlagSet) action {
+		fresh := f.Bool("start", false, "start them afresh instead of resuming")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			how, done := "resume", "resumed"
+			if *fresh {
+				how, done = "start", "started"
+			}
+			return c.setOnLogin(ctx, args, how, "Session %s will be "+done+" at login.\n")
 		}
-		return c.setOnLogin(ctx, args, how, "Session %s will be "+done+" at login.\n")
-	}
-}}
+	}}
 
-// setOnLogin sets what happens with sessions at login, and says so of each by text, a format for
-// its id.
+// setOnLogin sets what happens to sessions at login, and prints text, a format for the id, for
+// each.
 func (c *ctl) setOnLogin(ctx context.Context, words []string, how, text string) error {
 	var set sync.Map
 	err := c.forEach(ctx, words, "", func(ctx context.Context, id string) error {
@@ -75,28 +76,30 @@ var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a sessi
 		if !isSendable(args[1]) {
 			return usagef("describe", "the description is not valid UTF-8")
 		}
-		return c.forEach(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetDescription(ctx, id, args[1]) })
+		return c.forEach(ctx, args[:1], "",
+			func(ctx context.Context, id string) error { return c.client.SetDescription(ctx, id, args[1]) })
 	})}
 
-var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary: "Set, remove (KEY-) or show labels of sessions", options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) == 0 {
-			return usagef("label", "label: missing ID")
-		}
-		for _, change := range args[1:] {
-			key, value, set := strings.Cut(change, "=")
-			if !set && !strings.HasSuffix(change, "-") || key == "" || change == "-" {
-				return usagef("label", "invalid label %q: expected KEY=VALUE or KEY-", change)
+var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]",
+	summary: "Set, remove (KEY-) or show labels of sessions", options: plainVerb(
+		func(ctx context.Context, c *ctl, args []string) error {
+			if len(args) == 0 {
+				return usagef("label", "label: missing ID")
 			}
-			if err := checkLabel(key, value); err != nil {
-				return usageError("label", err)
+			for _, change := range args[1:] {
+				key, value, set := strings.Cut(change, "=")
+				if !set && !strings.HasSuffix(change, "-") || key == "" || change == "-" {
+					return usagef("label", "invalid label %q: expected KEY=VALUE or KEY-", change)
+				}
+				if err := checkLabel(key, value); err != nil {
+					return usageError("label", err)
+				}
 			}
-		}
-		if len(args) == 1 {
-			return c.showLabels(ctx, args[0])
-		}
-		return c.forEach(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.label(ctx, id, args[1:]) })
-	})}
+			if len(args) == 1 {
+				return c.showLabels(ctx, args[0])
+			}
+			return c.forEach(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.label(ctx, id, args[1:]) })
+		})}
 
 func (c *ctl) showLabels(ctx context.Context, word string) error {
 	id, err := c.resolveOne(ctx, word)
@@ -138,19 +141,21 @@ func (c *ctl) label(ctx context.Context, id string, changes []string) error {
 	return nil
 }
 
-var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…", summary: "Set limits of a session, now and for later runs", options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) < 2 {
-			return usagef("set-property", "set-property: expected ID and NAME=VALUE")
-		}
-		properties, err := unitProperties(args[1:])
-		if err != nil {
-			return usageError("set-property", err)
-		}
-		return c.forEach(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetUnitProperties(ctx, id, properties) })
-	})}
+var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…",
+	summary: "Set limits of a session, now and for later runs", options: plainVerb(
+		func(ctx context.Context, c *ctl, args []string) error {
+			if len(args) < 2 {
+				return usagef("set-property", "set-property: expected ID and NAME=VALUE")
+			}
+			properties, err := unitProperties(args[1:])
+			if err != nil {
+				return usageError("set-property", err)
+			}
+			return c.forEach(ctx, args[:1], "",
+				func(ctx context.Context, id string) error { return c.client.SetUnitProperties(ctx, id, properties) })
+		})}
 
-// unitProperties reads NAME=VALUE of each text.
+// unitProperties parses texts of the form NAME=VALUE.
 func unitProperties(texts []string) ([]dbusapi.UnitProperty, error) {
 	var properties []dbusapi.UnitProperty
 	for _, text := range texts {
@@ -163,44 +168,46 @@ func unitProperties(texts []string) ([]dbusapi.UnitProperty, error) {
 	return properties, nil
 }
 
-var reloadVerb = verb{name: "reload", summary: "Reload the configuration of corrald", options: plainVerb(withoutArguments("reload",
-	func(ctx context.Context, c *ctl, _ []string) error {
-		bus, err := c.connect(ctx)
-		if err == nil {
-			err = bus.Reload(ctx)
-		}
-		if err != nil {
-			return c.cannot("reload", "", err)
-		}
-		return nil
-	}))}
-
-var cleanVerb = verb{name: "clean", summary: "Remove ended sessions whose retention time has passed", options: func(f *pflag.FlagSet) action {
-	dryRun := f.Bool("dry-run", false, "only print which sessions would be removed")
-	return withoutArguments("clean", func(ctx context.Context, c *ctl, _ []string) error {
-		bus, err := c.connect(ctx)
-		if err != nil {
-			return c.cannot("clean", "", err)
-		}
-		clean, text := bus.Clean, "Removed session %s.\n"
-		if *dryRun {
-			clean, text = func(ctx context.Context) ([]string, error) { return expired(ctx, bus) }, "Would remove session %s.\n"
-		}
-		ids, err := clean(ctx)
-		if err != nil {
-			return c.cannot("clean", "", err)
-		}
-		if c.wantsJSON() {
-			return c.printJSON(append([]string{}, ids...))
-		}
-		if !c.quiet {
-			for _, id := range ids {
-				fmt.Fprintf(c.out, text, wording.Printable(id))
+var reloadVerb = verb{name: "reload", summary: "Reload the configuration of corrald",
+	options: plainVerb(withoutArguments("reload",
+		func(ctx context.Context, c *ctl, _ []string) error {
+			bus, err := c.connect(ctx)
+			if err == nil {
+				err = bus.Reload(ctx)
 			}
-		}
-		return nil
-	})
-}}
+			if err != nil {
+				return c.cannot("reload", "", err)
+			}
+			return nil
+		}))}
+
+var cleanVerb = verb{name: "clean", summary: "Remove ended sessions whose retention time has passed",
+	options: func(f *pflag.FlagSet) action {
+		dryRun := f.Bool("dry-run", false, "only print which sessions would be removed")
+		return withoutArguments("clean", func(ctx context.Context, c *ctl, _ []string) error {
+			bus, err := c.connect(ctx)
+			if err != nil {
+				return c.cannot("clean", "", err)
+			}
+			clean, text := bus.Clean, "Removed session %s.\n"
+			if *dryRun {
+				clean, text = func(ctx context.Context) ([]string, error) { return expired(ctx, bus) }, "Would remove session %s.\n"
+			}
+			ids, err := clean(ctx)
+			if err != nil {
+				return c.cannot("clean", "", err)
+			}
+			if c.wantsJSON() {
+				return c.printJSON(append([]string{}, ids...))
+			}
+			if !c.quiet {
+				for _, id := range ids {
+					fmt.Fprintf(c.out, text, wording.Printable(id))
+				}
+			}
+			return nil
+		})
+	}}
 
 // expired returns the sessions that clean would remove.
 func expired(ctx context.Context, bus *client.Client) ([]string, error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties of sessions; without ID of corrald", pages: true,
+var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties of sessions; without ID of corrald",
+	pages: true,
 	options: func(f *pflag.FlagSet) action {
 		names := f.StringSliceP("property", "p", nil, "only the properties with these `NAMES`")
 		bare := f.StringSliceP("value-of", "P", nil, "the same as -p `NAMES` --value")
@@ -29,7 +30,7 @@ var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties of 
 		}
 	}}
 
-// propertyPrinter knows what of the properties is to be shown, and how.
+// propertyPrinter prints properties of a session or of corrald.
 type propertyPrinter struct {
 	names  []string // empty: all
 	values bool
@@ -89,7 +90,7 @@ func (c *ctl) showSessions(ctx context.Context, show propertyPrinter, words []st
 	return failed.first()
 }
 
-// selectNamed returns the properties that are wanted.
+// selectNamed returns the properties with the names in s.names.
 func (s propertyPrinter) selectNamed(properties client.Properties) (client.Properties, error) {
 	if len(s.names) == 0 {
 		return properties, nil
@@ -118,8 +119,8 @@ func (s propertyPrinter) print(c *ctl, properties client.Properties) {
 	}
 }
 
-// propertyText writes a property's value on one line: numbers and times as they are, lists so that
-// a shell would read them back.
+// propertyText formats a property's value on one line: numbers and times unchanged, lists quoted
+// for a shell.
 func propertyText(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -157,7 +158,7 @@ func propertyText(value any) string {
 	return fmt.Sprint(value)
 }
 
-// noPropertyError is for a name that no property has.
+// noPropertyError reports a name that no property has.
 type noPropertyError struct {
 	name  string
 	known []string
@@ -165,7 +166,7 @@ type noPropertyError struct {
 
 func (e *noPropertyError) Error() string { return fmt.Sprintf("no property %q", e.name) }
 
-// cannotShow says why the properties of a session, or of corrald, are not shown.
+// cannotShow describes why the properties of a session, or of corrald, are not shown.
 func (c *ctl) cannotShow(id string, err error) *failure {
 	f := c.cannot("show", id, err)
 	var unknown *noPropertyError

@@ -17,7 +17,8 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show the status of sessions; without ID of corrald", pages: true,
+var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show the status of sessions; without ID of corrald",
+	pages: true,
 	options: func(f *pflag.FlagSet) action {
 		lines := f.Uint32P("lines", "n", 10, "the last `LINES` of the screen")
 		return func(ctx context.Context, c *ctl, args []string) error {
@@ -43,8 +44,8 @@ type sessionStatus struct {
 	strays    []dbusapi.Stray
 }
 
-// sessionsStatus shows the sessions; the code is 3 if the first of them is not active, 4 if there
-// is none such, as systemctl's.
+// sessionsStatus shows the sessions. As with systemctl, the exit code is 3 if the first of them is
+// not active, 4 if there is no such session.
 func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) error {
 	sessions, err := c.candidates(ctx)
 	if err != nil {
@@ -62,7 +63,8 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		if wording.IsEnded(s.State) && code == 0 {
 			code = exitNotActive
 		}
-		status := sessionStatus{session: s, problems: problems[id], strays: strays[id], screen: c.lastScreenLines(ctx, s, lines)}
+		status := sessionStatus{session: s, problems: problems[id], strays: strays[id],
+			screen: c.lastScreenLines(ctx, s, lines)}
 		if c.host == "" && s.ControlGroup != "" {
 			status.processes = groupProcesses(s.ControlGroup)
 		}
@@ -83,9 +85,9 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 	return exit(code)
 }
 
-// acknowledgeSeen tells corrald that a person has seen what a session needs: one that they named, and looked at
-// on a terminal. A script that reads the status is not a person. It returns when the session
-// expires from then on.
+// acknowledgeSeen reports to corrald that the user has seen what a session asks for: they named it
+// and see its status on a terminal. A script that reads the status is not a user. It returns when
+// the session expires after that.
 func (c *ctl) acknowledgeSeen(ctx context.Context, s client.Session, words []string) (expires uint64) {
 	if c.outTTY == nil || len(words) == 0 || s.Attention == "" || s.AttentionAcknowledged {
 		return s.ExpireTimestamp
@@ -98,8 +100,8 @@ func (c *ctl) acknowledgeSeen(ctx context.Context, s client.Session, words []str
 	return s.ExpireTimestamp
 }
 
-// matchAll returns the ids that words name, all of them for --all, and the code of the first word
-// that names none, after having said so.
+// matchAll returns the ids that words match, all of them without words. It prints an error for each
+// word that matches none, and returns the exit code of the first.
 func (c *ctl) matchAll(words []string, sessions []candidate) (ids []string, code int) {
 	var failed failures
 	for _, word := range words {
@@ -117,8 +119,8 @@ func (c *ctl) matchAll(words []string, sessions []candidate) (ids []string, code
 	return unique(ids), failed.code
 }
 
-// lastScreenLines are the last lines of the session's screen, or of its log where nothing is shown there
-// any more.
+// lastScreenLines returns the last lines of the session's screen, or of its log if its agent or its
+// tmux server has ended.
 func (c *ctl) lastScreenLines(ctx context.Context, s client.Session, lines uint32) string {
 	if lines == 0 || s.State == "created" {
 		return ""
@@ -133,7 +135,7 @@ func (c *ctl) lastScreenLines(ctx context.Context, s client.Session, lines uint3
 		return ""
 	}
 	defer func() { _ = log.Close() }()
-	const enough = 64 << 10 // bytes that surely hold the last lines of a screen
+	const enough = 64 << 10 // bytes that certainly contain the last lines of a screen
 	info, err := log.Stat()
 	if err == nil && info.Size() > enough {
 		_, err = log.Seek(-enough, io.SeekEnd)
@@ -159,10 +161,10 @@ func tail(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// statusIndent is where the values of a status begin.
+// statusIndent is the column where the values of a status begin.
 const statusIndent = 15
 
-// fit shortens a text that begins in a column to the terminal's width.
+// fit shortens text that starts at a column to the terminal's width.
 func (c *ctl) fit(text string, column int) string {
 	if c.outTTY == nil || c.full {
 		return text
@@ -170,7 +172,7 @@ func (c *ctl) fit(text string, column int) string {
 	return wording.Ellipsize(text, c.outTTY.width-column)
 }
 
-// fitPath is fit for a path, of which the end says most. The text is made printable.
+// fitPath is fit for a path: it keeps the end and escapes control characters.
 func (c *ctl) fitPath(path string, column int) string {
 	path = wording.Printable(path)
 	if c.outTTY == nil || c.full {
@@ -179,7 +181,7 @@ func (c *ctl) fitPath(path string, column int) string {
 	return wording.EllipsizePath(path, c.outTTY.width-column)
 }
 
-// field writes one line of a status: the name right-aligned before its value.
+// field prints one line of a status: the name, right-aligned, and the value.
 func (c *ctl) field(name, format string, args ...any) {
 	fmt.Fprintf(c.out, "%13s: ", name)
 	c.print(format+"\n", args...)
@@ -218,7 +220,8 @@ func (c *ctl) printStatus(status sessionStatus) {
 	if status.screen != "" {
 		fmt.Fprintln(c.out)
 		if s.NRuns > 1 && !s.AgentAlive {
-			fmt.Fprintln(c.out, c.paint(wording.Dim, c.fit(fmt.Sprintf("The last lines of the log, which has %d runs:", s.NRuns), 0)))
+			fmt.Fprintln(c.out,
+				c.paint(wording.Dim, c.fit(fmt.Sprintf("The last lines of the log, which has %d runs:", s.NRuns), 0)))
 		}
 		for line := range strings.SplitSeq(wording.PrintableLines(status.screen), "\n") {
 			fmt.Fprintln(c.out, c.fit(line, 0))
@@ -226,18 +229,18 @@ func (c *ctl) printStatus(status sessionStatus) {
 	}
 }
 
-// printWorkspace writes where the session works: of a worktree also of which repository, on which
-// branch.
+// printWorkspace prints the session's workspace; for a worktree also its branch and repository.
 func (c *ctl) printWorkspace(s client.Session) {
 	if s.Worktree == "" || s.Repository == "" {
 		c.field("Workspace", "%s", c.fitPath(wording.OnBranch(s.WorkingDirectory, s.Worktree), statusIndent))
 		return
 	}
 	c.field("Workspace", "%s", c.fitPath(s.WorkingDirectory, statusIndent))
-	c.field("Worktree", "%s", c.fit(fmt.Sprintf("branch %s of %s", wording.Printable(s.Worktree), wording.Printable(s.Repository)), statusIndent))
+	c.field("Worktree", "%s",
+		c.fit(fmt.Sprintf("branch %s of %s", wording.Printable(s.Worktree), wording.Printable(s.Repository)), statusIndent))
 }
 
-// printSettings writes what people have set for the session: limits, what happens at login, labels.
+// printSettings prints what the user has set for the session: limits, action at login, labels.
 func (c *ctl) printSettings(s client.Session) {
 	var limits []string
 	for _, p := range s.UnitProperties {
@@ -292,8 +295,8 @@ func (c *ctl) runsText(s client.Session, now time.Time) string {
 	return text
 }
 
-// printRuns writes a line for each of the last runs, if there was more than one: when it began, for
-// how long it lived, and what became of it.
+// printRuns prints a line for each of the last runs if there was more than one: when it started,
+// how long it took, and its result.
 func (c *ctl) printRuns(s client.Session) {
 	const most = 5
 	if len(s.Runs) < 2 {
@@ -316,9 +319,9 @@ func (c *ctl) printRuns(s client.Session) {
 	}
 }
 
-// printAttention writes what the agent asks, who reported it, and for how long it has been asked.
+// printAttention prints what the agent asks for, which source reported it, and how long ago.
 func (c *ctl) printAttention(s client.Session, now time.Time) {
-	if s.Attention == "" || s.Attention == s.State { // which is the second line already
+	if s.Attention == "" || s.Attention == s.State { // the State line shows it already
 		return
 	}
 	text := wording.Printable(wording.AttentionText(s.Attention))
@@ -337,7 +340,7 @@ func (c *ctl) printAttention(s client.Session, now time.Time) {
 	fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.StateColour(s), text))
 }
 
-// printResources writes what the session uses; a number that cannot be had is left out.
+// printResources prints what the session uses. Unavailable numbers are left out.
 func (c *ctl) printResources(s client.Session) {
 	if s.MainPID != 0 {
 		c.field("Main PID", "%d", s.MainPID)
@@ -379,7 +382,7 @@ func (c *ctl) printProcesses(s client.Session, processes []process) {
 	}
 }
 
-// managerStatus shows the daemon.
+// managerStatus prints the status of corrald.
 func (c *ctl) managerStatus(ctx context.Context) error {
 	m, err := c.client.Manager(ctx)
 	if err != nil {
@@ -399,7 +402,8 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	for _, count := range []struct {
 		n    uint32
 		word string
-	}{{m.NRunning, "running"}, {m.NWaiting, "waiting"}, {m.NTurnEnded, ""}, {m.NFailed, "failed"}, {m.NStale, "stale"}, {m.NSuspended, "suspended"}} {
+	}{{m.NRunning, "running"}, {m.NWaiting, "waiting"}, {m.NTurnEnded, ""}, {m.NFailed, "failed"}, {m.NStale, "stale"},
+		{m.NSuspended, "suspended"}} {
 		switch {
 		case count.n > 0 && count.word == "":
 			counts = append(counts, wording.TurnsEnded(int(count.n)))
@@ -409,7 +413,8 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	}
 	c.field("Sessions", "%s", strings.Join(counts, ", "))
 	for _, a := range m.Attention {
-		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, wording.Printable(a.Id+" ("+wording.AttentionText(a.Reason)+")")))
+		fmt.Fprintf(c.out, "%13s: %s\n", "Attention",
+			c.paint(wording.Yellow, wording.Printable(a.Id+" ("+wording.AttentionText(a.Reason)+")")))
 	}
 	c.printProblems(m.Problems, true)
 	c.field("Slice", "%s", m.Slice)

@@ -16,38 +16,40 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// topDetails leaves the keys to the program itself and to the manual: they are more than a screen
-// of help has room for.
+// topDetails does not list the keys: there are more than fit on a screen of help. top shows them
+// itself, and so does the manual.
 const topDetails = `Sessions that need a person are at the top, with the reason; below is the screen of the selected session. The line at the bottom names the
 keys that matter for it, ? all of them, as does KEYS OF TOP in corralctl(1). The columns, the grouping and the size of the preview are remembered in
 $XDG_STATE_HOME/corral/top.json.
 `
 
-var topVerb = verb{name: "top", summary: "Watch and control all sessions on a full screen", details: topDetails, options: func(f *pflag.FlagSet) action {
-	sort := f.String("sort", "attention", "order by `KEY`: "+strings.Join(top.Sortings(), ", "))
-	return func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) > 0 {
-			return usagef("top", "top takes no %q; press / in it to show only some sessions", args[0])
+var topVerb = verb{name: "top", summary: "Watch and control all sessions on a full screen", details: topDetails,
+	options: func(f *pflag.FlagSet) action {
+		sort := f.String("sort", "attention", "order by `KEY`: "+strings.Join(top.Sortings(), ", "))
+		return func(ctx context.Context, c *ctl, args []string) error {
+			if len(args) > 0 {
+				return usagef("top", "top takes no %q; press / in it to show only some sessions", args[0])
+			}
+			if !slices.Contains(top.Sortings(), *sort) {
+				return usagef("top", "--sort takes one of %s, not %q", strings.Join(top.Sortings(), ", "), *sort)
+			}
+			if !c.onTerminal() {
+				return &failure{exitFailed, "cannot show a full screen: standard input is not a terminal", "corralctl monitor"}
+			}
+			if term := os.Getenv("TERM"); term == "dumb" || term == "" {
+				return &failure{exitFailed, "cannot show a full screen: this terminal has none (TERM=" + term + ")",
+					"corralctl monitor"}
+			}
+			bus, err := c.connect(ctx)
+			if err == nil {
+				err = top.Run(ctx, bus, c.topOptions(bus, *sort))
+			}
+			if err != nil {
+				return c.cannot("show the sessions", "", err)
+			}
+			return nil
 		}
-		if !slices.Contains(top.Sortings(), *sort) {
-			return usagef("top", "--sort takes one of %s, not %q", strings.Join(top.Sortings(), ", "), *sort)
-		}
-		if !c.onTerminal() {
-			return &failure{exitFailed, "cannot show a full screen: standard input is not a terminal", "corralctl monitor"}
-		}
-		if term := os.Getenv("TERM"); term == "dumb" || term == "" {
-			return &failure{exitFailed, "cannot show a full screen: this terminal has none (TERM=" + term + ")", "corralctl monitor"}
-		}
-		bus, err := c.connect(ctx)
-		if err == nil {
-			err = top.Run(ctx, bus, c.topOptions(bus, *sort))
-		}
-		if err != nil {
-			return c.cannot("show the sessions", "", err)
-		}
-		return nil
-	}
-}}
+	}}
 
 func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 	host := c.host
@@ -58,10 +60,11 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 	if c.host != "" {
 		here = ""
 	}
-	conf, _, _ := config.Load(configDirs()) // corrald and doctor report what is wrong with it
+	conf, _, _ := config.Load(configDirs()) // corrald and doctor report its errors
 	return top.Options{
-		Host: host, Remote: c.host != "", Archived: c.all, Sort: sort, Settings: filepath.Join(stateDirectory(), "top.json"), Directory: here,
-		LeaveKey: conf.DetachKey,
+		Host: host, Remote: c.host != "", Archived: c.all, Sort: sort, Settings: filepath.Join(stateDirectory(), "top.json"),
+		Directory: here,
+		LeaveKey:  conf.DetachKey,
 		AttachCommand: func(ctx context.Context, id string) (*exec.Cmd, error) {
 			if c.host != "" {
 				return exec.Command("ssh", "-t", "--", c.host, "corralctl", "attach", id), nil
@@ -86,17 +89,16 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 	}
 }
 
-// returnPrompt waits until the user has read what is on the terminal, which top would otherwise
-// cover at once.
+// returnPrompt waits for the user, because top would otherwise cover the output at once.
 const returnPrompt = `printf '\nPress Enter to return to top. '; read -r line </dev/tty`
 
-// pagedCommand is a command that shows what a verb prints about a session, and returns once the
-// user has read it: by a pager that waits, however little there is. diff chooses its pager, as git
-// does, and colours for a terminal, itself.
+// pagedCommand returns a command that shows the output of a verb for a session. It returns once the
+// user has read it: its pager waits however short the output is. diff chooses its pager itself, as
+// git does, and uses colours only on a terminal.
 func (c *ctl) pagedCommand(verb, id string) *exec.Cmd {
 	pager, less := chosenPager(), "RSMK"
 	if verb == "logs" {
-		less += " +G" // the end is what a person wants to see
+		less += " +G" // start at the end
 	}
 	if pager == "" || pager == "cat" {
 		pager = "cat; " + returnPrompt
@@ -117,7 +119,7 @@ func (c *ctl) pagedCommand(verb, id string) *exec.Cmd {
 	return command
 }
 
-// createFromForm creates the session that top's form describes.
+// createFromForm creates the session that the form of top describes.
 func (c *ctl) createFromForm(ctx context.Context, bus *client.Client, form top.NewSession) (string, error) {
 	r := &runOptions{directory: form.Directory, spec: client.Spec{Prompt: form.Prompt}}
 	if rest, ok := strings.CutPrefix(form.Directory, "~"); ok && c.host == "" && (rest == "" || rest[0] == '/') {

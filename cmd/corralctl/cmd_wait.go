@@ -16,45 +16,47 @@ import (
 	"github.com/corrald/corral/internal/outcome"
 )
 
-// sessionStates are the words that --until takes, beside those of waitActivities.
+// sessionStates are the states that --until accepts, in addition to waitActivities.
 var sessionStates = []string{
-	"created", "starting", "running", "stopping", "stopped", "completed", "failed", "stale", "suspended", "orphaned", "archived",
+	"created", "starting", "running", "stopping", "stopped", "completed", "failed", "stale", "suspended", "orphaned",
+	"archived",
 }
 
-// waitActivities are what an agent that lives can be waited for to do.
+// waitActivities are the activities of a running agent that --until accepts.
 var waitActivities = []string{"working", "idle", "waiting", "turn-ended"}
 
-var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait for sessions to end; exit with the agent's exit code", options: func(f *pflag.FlagSet) action {
-	until := f.StringSlice("until", nil, "wait for one of these `STATES` or activities instead")
-	return func(ctx context.Context, c *ctl, args []string) error {
-		for _, word := range *until {
-			if err := checkStateName(word, "wait", "--until"); err != nil {
-				return err
+var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait for sessions to end; exit with the agent's exit code",
+	options: func(f *pflag.FlagSet) action {
+		until := f.StringSlice("until", nil, "wait for one of these `STATES` or activities instead")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			for _, word := range *until {
+				if err := checkStateName(word, "wait", "--until"); err != nil {
+					return err
+				}
 			}
+			ctx, cancel := c.withTimeout(ctx)
+			defer cancel()
+			ids, unresolved := c.resolve(ctx, args)
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return exit(exitTimeout)
+			}
+			if unresolved != nil {
+				return unresolved
+			}
+			return c.waitFor(ctx, ids, *until, nil)
 		}
-		ctx, cancel := c.withTimeout(ctx)
-		defer cancel()
-		ids, unresolved := c.resolve(ctx, args)
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return exit(exitTimeout)
-		}
-		if unresolved != nil {
-			return unresolved
-		}
-		return c.waitFor(ctx, ids, *until, nil)
-	}
-}}
+	}}
 
 // waiter waits for sessions.
 type waiter struct {
 	watch    *reconnectingWatch
 	until    []string
 	sessions map[string]*client.Session
-	results  map[string]error // of those that need not be waited for any more
+	results  map[string]error // of the sessions that are not waited for any longer
 }
 
-// waitFor waits until each session has ended, or is as until says. The events are a subscription
-// made earlier, nil if there is none yet.
+// waitFor waits until each session has ended or is in one of the states of until. Events is an
+// existing subscription, or nil.
 func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan client.Event) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
@@ -108,7 +110,7 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 	return failed.first()
 }
 
-// progressText is what is waited for, as the terminal shows it.
+// progressText describes on the terminal what is being waited for.
 func (w *waiter) progressText() string {
 	if len(w.until) > 0 {
 		return "Waiting until " + strings.Join(w.until, " or ") + ":"
@@ -116,7 +118,7 @@ func (w *waiter) progressText() string {
 	return "Waiting for the end of"
 }
 
-// remaining are the ids of the sessions that are still waited for.
+// remaining returns the ids of the sessions that are still waited for.
 func (w *waiter) remaining(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		_, ended := w.results[id]
@@ -124,22 +126,22 @@ func (w *waiter) remaining(ids []string) []string {
 	})
 }
 
-// printEnd writes on a terminal how a session has ended, and what its last run has taken, as
+// printEnd prints on a terminal how a session has ended and what its last run has used, as
 // systemd-run --wait does.
 func (w *waiter) printEnd(ctx context.Context, c *ctl, id string) {
 	s := w.sessions[id]
 	if len(w.until) > 0 || c.errTTY == nil || c.quiet || c.wantsJSON() || s == nil || !wording.IsEnded(s.State) {
 		return
 	}
-	if now, err := c.client.Session(ctx, id); err == nil { // counters are not announced
+	if now, err := c.client.Session(ctx, id); err == nil { // changes of counters are not published
 		s = &now
 	}
 	_ = c.out.Flush()
 	fmt.Fprintf(c.err, "%s\n", wording.Printable(endSummary(*s)))
 }
 
-// endSummary is how a session has ended: "Session build: failed (exit-code, exit 3) after 2m 15s; CPU
-// 12.301s, memory peak 212.4M".
+// endSummary describes how a session has ended: "Session build: failed (exit-code, exit 3) after 2m
+// 15s; CPU 12.301s, memory peak 212.4M".
 func endSummary(s client.Session) string {
 	text := fmt.Sprintf("Session %s: %s", s.Id, s.State)
 	switch how := cmp.Or(outcome.Short(s.Result, int(s.ExecMainStatus)), exitText(s)); {
@@ -170,7 +172,7 @@ func endSummary(s client.Session) string {
 	return text
 }
 
-// exitText is the agent's exit code, or its signal, "" if there is none.
+// exitText returns the agent's exit code or signal, "" if there is none.
 func exitText(s client.Session) string {
 	switch s.ExecMainCode {
 	case exited:
@@ -181,7 +183,7 @@ func exitText(s client.Session) string {
 	return ""
 }
 
-// giveUp ends waiting for those that have not ended, for the reason that err is.
+// giveUp stops waiting for the remaining sessions, with err as their result.
 func (w *waiter) giveUp(c *ctl, err error) error {
 	for _, id := range w.watch.ids {
 		if _, ended := w.results[id]; !ended {
@@ -194,7 +196,7 @@ func (w *waiter) giveUp(c *ctl, err error) error {
 	return err
 }
 
-// print writes how the sessions are, where that is wanted as JSON.
+// print prints the sessions with wait --json.
 func (w *waiter) print(c *ctl) error {
 	if !c.wantsJSON() || c.name != "wait" {
 		return nil
@@ -202,7 +204,7 @@ func (w *waiter) print(c *ctl) error {
 	return c.printJSON(w.values())
 }
 
-// waitError is what is said when waiting is over too early: nothing but the code after --timeout.
+// waitError returns the error for waiting that failed. After --timeout it is only an exit code.
 func (c *ctl) waitError(ctx context.Context, ids string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return exit(exitTimeout)
@@ -210,7 +212,7 @@ func (c *ctl) waitError(ctx context.Context, ids string, err error) error {
 	return c.cannot("wait for", ids, err)
 }
 
-// apply takes in what was told.
+// apply updates the sessions for an event.
 func (w *waiter) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.SessionChanged:
@@ -231,7 +233,7 @@ func (w *waiter) apply(ctx context.Context, event client.Event) error {
 	return nil
 }
 
-// readAll reads those that are still waited for, as far as there is somebody to ask.
+// readAll reads the remaining sessions again, if corrald can be reached.
 func (w *waiter) readAll(ctx context.Context) error {
 	for id := range w.sessions {
 		if _, ended := w.results[id]; ended {
@@ -258,7 +260,7 @@ func (w *waiter) removed(id string) {
 	}
 }
 
-// update takes a session as it is, and notes whether it need not be waited for any more.
+// update stores a session and determines whether it is still waited for.
 func (w *waiter) update(ctx context.Context, s client.Session) error {
 	w.sessions[s.Id] = &s
 	if _, ended := w.results[s.Id]; ended {
@@ -275,8 +277,8 @@ func (w *waiter) update(ctx context.Context, s client.Session) error {
 	return err
 }
 
-// hasReached tells whether a session is as it is waited for to be. One that a daemon which ends has
-// left running is only called suspended.
+// hasReached returns whether a session is in one of the states of until. A suspended session whose
+// agent is running does not count: corrald marks sessions so when it shuts down.
 func (w *waiter) hasReached(s client.Session) bool {
 	if s.State == "suspended" && s.AgentAlive {
 		return false
@@ -284,7 +286,8 @@ func (w *waiter) hasReached(s client.Session) bool {
 	return slices.ContainsFunc(w.until, func(word string) bool { return wording.Matches(s, word) })
 }
 
-// endError is what the end of a session means to who has waited.
+// endError returns the result for a session that has ended: its exit code, or, with until, that it
+// did not reach the state.
 func (w *waiter) endError(s client.Session) error {
 	if len(w.until) == 0 {
 		return endError(s)
@@ -293,7 +296,7 @@ func (w *waiter) endError(s client.Session) error {
 	return &failure{code: exitFailed, message: message}
 }
 
-// outageNotice tells on the terminal that there is nobody to ask, once that has taken a second.
+// outageNotice reports on the terminal, after a second, that corrald cannot be reached.
 type outageNotice struct {
 	c     *ctl
 	timer *time.Timer
@@ -303,7 +306,7 @@ func (a *outageNotice) start(why string) {
 	if a.timer == nil && !a.c.quiet {
 		a.timer = time.AfterFunc(time.Second, func() {
 			if a.c.errTTY != nil && !a.c.errTTY.dumb {
-				fmt.Fprint(a.c.err, "\r\x1b[K") // of progress
+				fmt.Fprint(a.c.err, "\r\x1b[K") // erases the progress line
 			}
 			fmt.Fprintf(a.c.err, "corralctl: %s; waiting for it\nhint: systemctl --user status corrald\n", why)
 		})
@@ -317,8 +320,8 @@ func (a *outageNotice) stop() {
 	}
 }
 
-// endError is the exit code of an ended session, with its reason where that is not the agent's own
-// code or signal.
+// endError returns the exit code of an ended session, with the reason if the code is not that of
+// the agent.
 func endError(s client.Session) error {
 	if s.State == "failed" && endCode(s) == exitFailed && s.Result != "exit-code" {
 		return &failure{code: exitFailed, message: fmt.Sprintf("%q has failed: %s", s.Id, s.Reason)}
@@ -326,13 +329,13 @@ func endError(s client.Session) error {
 	return exit(endCode(s))
 }
 
-const exited, killed, dumped = 1, 2, 3 // CLD_EXITED, CLD_KILLED, CLD_DUMPED
+const exited, killed, dumped = 1, 2, 3 // si_code values: CLD_EXITED, CLD_KILLED, CLD_DUMPED
 
-// endCode is the exit code that tells how an ended session ended, as a shell's would tell of a
-// command.
+// endCode returns the exit code for an ended session, as a shell reports how a command ended.
 func endCode(s client.Session) int {
 	switch {
-	case s.State == "completed", s.State == "archived" && s.Result == "success" && s.ExecMainCode == exited && s.ExecMainStatus == 0:
+	case s.State == "completed",
+		s.State == "archived" && s.Result == "success" && s.ExecMainCode == exited && s.ExecMainStatus == 0:
 		return 0
 	case s.State == "stopped" || s.State == "suspended", s.State == "archived" && s.Result == "success":
 		return exitNotActive

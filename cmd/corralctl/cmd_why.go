@@ -13,57 +13,60 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var whyVerb = verb{name: "why", args: "ID…", summary: "Explain how a session's state was determined", pages: true, options: func(f *pflag.FlagSet) action {
-	environment := f.Bool("environment", false, "show where the variables of its last run came from instead")
-	return func(ctx context.Context, c *ctl, args []string) error {
-		ids, unresolved := c.resolve(ctx, args)
-		if len(ids) > 1 && c.wantsJSON() {
-			return usagef("why", "why prints JSON of one session, not %d", len(ids))
-		}
-		why := c.why
-		if *environment {
-			why = c.whyEnvironment
-		}
-		for i, id := range ids {
-			if i > 0 {
-				fmt.Fprintln(c.out)
+var whyVerb = verb{name: "why", args: "ID…", summary: "Explain how a session's state was determined", pages: true,
+	options: func(f *pflag.FlagSet) action {
+		environment := f.Bool("environment", false, "show where the variables of its last run came from instead")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			ids, unresolved := c.resolve(ctx, args)
+			if len(ids) > 1 && c.wantsJSON() {
+				return usagef("why", "why prints JSON of one session, not %d", len(ids))
 			}
-			if err := why(ctx, id); err != nil {
-				return err
+			why := c.why
+			if *environment {
+				why = c.whyEnvironment
 			}
+			for i, id := range ids {
+				if i > 0 {
+					fmt.Fprintln(c.out)
+				}
+				if err := why(ctx, id); err != nil {
+					return err
+				}
+			}
+			return unresolved
 		}
-		return unresolved
-	}
-}}
+	}}
 
 func (c *ctl) why(ctx context.Context, id string) error {
-	told, err := c.client.Explain(ctx, id)
+	explanations, err := c.client.Explain(ctx, id)
 	if err != nil {
 		return c.cannot("explain", id, err)
 	}
-	told = append(told, strayExplanations(c.straysOf(ctx)[id])...)
+	explanations = append(explanations, strayExplanations(c.straysOf(ctx)[id])...)
 	if c.wantsJSON() {
-		return c.printJSON(told)
+		return c.printJSON(explanations)
 	}
 	s, err := c.client.Session(ctx, id)
 	if err != nil {
 		return c.cannot("explain", id, err)
 	}
-	c.printWhy(s, told, time.Now())
+	c.printWhy(s, explanations, time.Now())
 	return nil
 }
 
-// printWhy writes how the session is and who says so, and then what told what, a line each; a
-// subject is named in the first of its lines. What does not count is not as bright as what does.
-func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Time) {
+// printWhy prints the session's state with the deciding source, and then a row for each
+// explanation. Rows of the same subject name it only once. Explanations that do not apply are
+// dimmed.
+func (c *ctl) printWhy(s client.Session, explanations []dbusapi.Explanation, now time.Time) {
 	if !c.noLegend && !c.plain {
 		id := wording.Printable(s.Id)
-		text := c.fit(wording.Printable(headline(s, c.leftovers, told, now)), wording.Width(id)+len("* - "))
+		text := c.fit(wording.Printable(headline(s, c.leftovers, explanations, now)), wording.Width(id)+len("* - "))
 		fmt.Fprintf(c.out, "%s %s - %s\n", c.statusDot(s), c.paint(wording.Bold, id), text)
 	}
-	t := table{columns: []column{{title: "SUBJECT"}, {title: "SOURCE"}, {title: "SINCE"}, {title: "WHAT", minWidth: 10, cut: wording.Ellipsize}}}
+	t := table{columns: []column{{title: "SUBJECT"}, {title: "SOURCE"}, {title: "SINCE"},
+		{title: "WHAT", minWidth: 10, cut: wording.Ellipsize}}}
 	last := ""
-	for _, e := range told {
+	for _, e := range explanations {
 		subject, source := e.Subject, e.Source
 		if subject == last && !c.plain {
 			subject = ""
@@ -73,16 +76,17 @@ func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Ti
 		}
 		colour := rowColour(s, e, e.Subject != last)
 		last = e.Subject
-		t.rows = append(t.rows, []cell{{text: subject}, {source, colour}, {wording.Age(e.Time, now), colour}, {e.Value, colour}})
+		t.rows = append(t.rows,
+			[]cell{{text: subject}, {source, colour}, {wording.Age(e.Time, now), colour}, {e.Value, colour}})
 	}
 	c.printTable(t)
 }
 
-// headline says in a sentence what the table comes to: "running (waiting: permission), reported by
+// headline summarizes the table in one sentence: "running (waiting: permission), reported by
 // osc7501 12s ago".
-func headline(s client.Session, left func(client.Session) int, told []dbusapi.Explanation, now time.Time) string {
+func headline(s client.Session, left func(client.Session) int, explanations []dbusapi.Explanation, now time.Time) string {
 	text := wording.StateText(s, left, now)
-	for _, e := range told {
+	for _, e := range explanations {
 		if isDecisive(s, e) && (e.Subject == "attention" || s.Attention == "") {
 			return text + ", reported by " + e.Source + " " + wording.Age(e.Time, now) + " ago"
 		}
@@ -90,20 +94,21 @@ func headline(s client.Session, left func(client.Session) int, told []dbusapi.Ex
 	return text
 }
 
-// isDecisive tells whether this is the row that says what the agent does, or, if it wants a person,
-// why.
+// isDecisive returns whether this explanation determines the activity, or why the session needs
+// attention.
 func isDecisive(s client.Session, e dbusapi.Explanation) bool {
 	switch e.Subject {
 	case "activity":
 		return e.Source != "" && e.Value == s.Activity
 	case "attention":
 		value := strings.TrimSuffix(e.Value, " (acknowledged)")
-		return s.Attention != "" && s.Attention != s.State && (value == s.Attention || value == s.Attention+": "+s.AttentionMessage)
+		return s.Attention != "" && s.Attention != s.State &&
+			(value == s.Attention || value == s.Attention+": "+s.AttentionMessage)
 	}
 	return false
 }
 
-// rowColour is the colour of a row, the first one of its subject or not.
+// rowColour returns the colour of a row. First is whether it is the first one of its subject.
 func rowColour(s client.Session, e dbusapi.Explanation, first bool) string {
 	switch {
 	case e.Subject == "state" || first && e.Subject == "activity" && s.Activity != "waiting":

@@ -21,31 +21,32 @@ import (
 //go:generate sh -c "go run . completion zsh >../../packaging/completions/_corralctl"
 //go:generate sh -c "go run . completion fish >../../packaging/completions/corralctl.fish"
 
-// completionVerb prints what a shell reads to complete corralctl's command lines: a script that
-// asks `corralctl __complete`, which is cobra's.
-var completionVerb = verb{name: "completion", args: "bash|zsh|fish|powershell", summary: "Print the completion script of a shell", options: plainVerb(
-	func(_ context.Context, c *ctl, args []string) error {
-		if len(args) != 1 {
-			return usagef("completion", "completion: expected one shell: bash, zsh, fish or powershell")
-		}
-		switch args[0] {
-		case "bash":
-			return c.commands.GenBashCompletionV2(c.out, true)
-		case "zsh":
-			return c.commands.GenZshCompletion(c.out)
-		case "fish":
-			return c.commands.GenFishCompletion(c.out, true)
-		case "powershell":
-			return c.commands.GenPowerShellCompletionWithDesc(c.out)
-		}
-		return usagef("completion", "invalid shell %q: expected bash, zsh, fish or powershell", args[0])
-	})}
+// completionVerb prints a script that completes the command lines of corralctl in a shell. The
+// script runs `corralctl __complete`, a command of cobra.
+var completionVerb = verb{name: "completion", args: "bash|zsh|fish|powershell",
+	summary: "Print the completion script of a shell", options: plainVerb(
+		func(_ context.Context, c *ctl, args []string) error {
+			if len(args) != 1 {
+				return usagef("completion", "completion: expected one shell: bash, zsh, fish or powershell")
+			}
+			switch args[0] {
+			case "bash":
+				return c.commands.GenBashCompletionV2(c.out, true)
+			case "zsh":
+				return c.commands.GenZshCompletion(c.out)
+			case "fish":
+				return c.commands.GenFishCompletion(c.out, true)
+			case "powershell":
+				return c.commands.GenPowerShellCompletionWithDesc(c.out)
+			}
+			return usagef("completion", "invalid shell %q: expected bash, zsh, fish or powershell", args[0])
+		})}
 
-// completeTimeout bounds how long a person who pressed Tab waits for the daemon.
+// completeTimeout is how long a completion waits for corrald.
 const completeTimeout = 500 * time.Millisecond
 
-// completeValues has cobra complete the arguments and the values of options, by the names that help
-// has for them. The words are those of the command line.
+// completeValues registers completions of arguments and option values with cobra, by the names that
+// help uses for them. Words is the command line.
 func (c *ctl) completeValues(words []string) {
 	completeOptions(c.commands.PersistentFlags(), c.commands)
 	if verb := c.verbOf(words); verb != nil {
@@ -62,7 +63,8 @@ func (c *ctl) completeValues(words []string) {
 				continue
 			}
 			completeOptions(cmd.LocalNonPersistentFlags(), cmd)
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion,
+				cobra.ShellCompDirective) {
 				ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 				defer cancel()
 				if v.name == runVerb.name && dashed {
@@ -77,7 +79,7 @@ func (c *ctl) completeValues(words []string) {
 	}
 }
 
-// verbOf returns the command of the verb that is among the words, nil if there is none yet.
+// verbOf returns the command of the first verb among the words but the last, nil if there is none.
 func (c *ctl) verbOf(words []string) *cobra.Command {
 	for _, word := range words[:max(0, len(words)-1)] {
 		if verb, err := c.findVerb(word); err == nil {
@@ -87,8 +89,8 @@ func (c *ctl) verbOf(words []string) *cobra.Command {
 	return nil
 }
 
-// assignShortOptions returns the words with an equals sign before the value of a short option: of -n5 cobra
-// would take 5 for the option whose value is completed.
+// assignShortOptions returns the words with an equals sign before the value of each short option:
+// cobra would take the 5 of -n5 for the option whose value is to be completed.
 func (c *ctl) assignShortOptions(words []string) []string {
 	words = slices.Clone(words)
 	cmd := cmp.Or(c.verbOf(words), c.commands)
@@ -112,22 +114,23 @@ func (c *ctl) assignShortOptions(words []string) []string {
 	return words
 }
 
-// completeOptions has the values of options completed. What an option is for is shown without the
-// backquotes around the name of its value.
+// completeOptions registers completions of the values of options. Cobra shows the usage text, which
+// is stripped of the backquotes around the name of the value.
 func completeOptions(options *pflag.FlagSet, cmd *cobra.Command) {
 	options.VisitAll(func(option *pflag.Flag) {
 		kind, usage := pflag.UnquoteUsage(option)
 		option.Usage = usage
-		_ = cmd.RegisterFlagCompletionFunc(option.Name, func(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if kind == "DIRECTORY" {
-				return nil, cobra.ShellCompDirectiveFilterDirs
-			}
-			return matchingCompletions(word, listChoices(word, optionChoices(kind, option, args), option))
-		})
+		_ = cmd.RegisterFlagCompletionFunc(option.Name,
+			func(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				if kind == "DIRECTORY" {
+					return nil, cobra.ShellCompDirectiveFilterDirs
+				}
+				return matchingCompletions(word, listChoices(word, optionChoices(kind, option, args), option))
+			})
 	})
 }
 
-// choice is one thing that a word may become.
+// choice is one candidate for a word.
 type choice struct{ word, description string }
 
 func choicesOf(words ...string) []choice {
@@ -138,7 +141,8 @@ func choicesOf(words ...string) []choice {
 	return choices
 }
 
-// matchingCompletions returns the choices that begin with word. A shell adds no blank after an equals sign.
+// matchingCompletions returns the choices that begin with word. The shell adds no space after an
+// equals sign.
 func matchingCompletions(word string, choices []choice) ([]cobra.Completion, cobra.ShellCompDirective) {
 	directive := cobra.ShellCompDirectiveNoFileComp
 	var completions []cobra.Completion
@@ -146,7 +150,8 @@ func matchingCompletions(word string, choices []choice) ([]cobra.Completion, cob
 		if !strings.HasPrefix(choice.word, word) {
 			continue
 		}
-		completions = append(completions, cobra.CompletionWithDesc(wording.Printable(choice.word), wording.Printable(choice.description)))
+		completions = append(completions,
+			cobra.CompletionWithDesc(wording.Printable(choice.word), wording.Printable(choice.description)))
 		if strings.HasSuffix(choice.word, "=") {
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
@@ -154,7 +159,8 @@ func matchingCompletions(word string, choices []choice) ([]cobra.Completion, cob
 	return completions, directive
 }
 
-// listChoices puts what a list has already in front of each choice: "failed,st" becomes "failed,stale".
+// listChoices puts the complete elements of a list in front of each choice: "failed,st" becomes
+// "failed,stale".
 func listChoices(word string, choices []choice, option *pflag.Flag) []choice {
 	i := strings.LastIndex(word, ",")
 	if i < 0 || option.Value.Type() != "stringSlice" {
@@ -183,7 +189,8 @@ func verbChoices() []choice {
 
 var alternatives = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
 
-// argumentChoices are what the verb takes after args, by the words that its help has for them.
+// argumentChoices returns the candidates for the argument after args, by the name that help uses
+// for it.
 func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, v verb, args []string) []choice {
 	words := strings.Fields(firstUsage(v.args))
 	place := len(args)
@@ -211,12 +218,12 @@ func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, v verb, a
 	return nil
 }
 
-// excluding leaves out what the command line has already.
+// excluding returns the choices that the command line does not have yet.
 func excluding(choices []choice, given []string) []choice {
 	return slices.DeleteFunc(choices, func(c choice) bool { return slices.Contains(given, c.word) })
 }
 
-// programsInPath are those in PATH whose names begin with prefix.
+// programsInPath returns the names of programs in PATH that begin with prefix.
 func programsInPath(prefix string) []string {
 	var names []string
 	for _, directory := range filepath.SplitList(os.Getenv("PATH")) {
@@ -225,7 +232,8 @@ func programsInPath(prefix string) []string {
 			if !strings.HasPrefix(entry.Name(), prefix) {
 				continue
 			}
-			if info, err := os.Stat(filepath.Join(directory, entry.Name())); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			if info, err := os.Stat(filepath.Join(directory, entry.Name())); err == nil && info.Mode().IsRegular() &&
+				info.Mode()&0o111 != 0 {
 				names = append(names, entry.Name())
 			}
 		}

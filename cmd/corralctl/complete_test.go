@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a person types in a shell, with Tab as →, and the words of the command that it then runs.
+// completionCases are lines typed in a shell, with Tab as →, and the arguments that corralctl is
+// then run with.
 var completionCases = []struct{ line, words string }{
 	{"corralctl lin→", "linger"},
 	{"corralctl linger o→f→", "linger off"},
@@ -35,8 +36,8 @@ var completionCases = []struct{ line, words string }{
 	{"corralctl report wai→--reas→perm→", "report waiting --reason permission"},
 }
 
-// testShells are how each shell is started on a terminal, so that it reads the completion and what is
-// typed.
+// testShells has the command and the files that start each shell on a terminal with the
+// completions.
 var testShells = map[string]struct {
 	command string
 	files   map[string]string // in the home directory
@@ -45,13 +46,13 @@ var testShells = map[string]struct {
 source /usr/share/bash-completion/bash_completion
 source "$COMPLETIONS/corralctl.bash"
 bind 'set enable-bracketed-paste off'
-corralctl() { if [[ $1 == __complete* ]]; then command corralctl "$@"; else echo "$*" >>~/said; fi; }
+corralctl() { if [[ $1 == __complete* ]]; then command corralctl "$@"; else echo "$*" >>~/typedOutput; fi; }
 PS1='ready> '`}},
 	"zsh": {"env ZDOTDIR=$HOME zsh -d -i", map[string]string{".zshrc": `
 fpath=($COMPLETIONS $fpath)
 autoload -Uz compinit && compinit -u -D
 unset zle_bracketed_paste
-corralctl() { if [[ $1 == __complete* ]]; then command corralctl "$@"; else echo "$*" >>~/said; fi; }
+corralctl() { if [[ $1 == __complete* ]]; then command corralctl "$@"; else echo "$*" >>~/typedOutput; fi; }
 PS1='ready> '`}},
 }
 
@@ -62,23 +63,23 @@ func TestCompletion_CompletesTypedLines(t *testing.T) {
 			for file, text := range shell.files {
 				require.NoError(t, os.WriteFile(filepath.Join(stage.home, file), []byte(text+"\n"), 0o600))
 			}
-			said := filepath.Join(stage.home, "said")
+			typedOutput := filepath.Join(stage.home, "typedOutput")
 			var keys, want strings.Builder
 			for _, c := range completionCases {
 				keys.WriteString(strings.ReplaceAll(c.line, "→", "\t") + "\r")
 				want.WriteString(c.words + "\n")
 			}
 			screen := stage.run(t, `script -qec "`+shell.command+`" /dev/null`, keys.String()+"exit\r")
-			got, err := os.ReadFile(said)
+			got, err := os.ReadFile(typedOutput)
 			require.NoError(t, err, screen)
-			require.NoError(t, os.Remove(said))
+			require.NoError(t, os.Remove(typedOutput))
 			assert.Equal(t, want.String(), unspaced(string(got)), screen)
 		})
 	}
 }
 
-// unspaced leaves out what shells differ in: blanks at the end of a line, doubled ones, and the
-// slash after a directory.
+// unspaced removes what differs between shells: trailing and doubled blanks, and the slash after a
+// directory.
 func unspaced(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -87,7 +88,7 @@ func unspaced(text string) string {
 	return strings.Join(lines, "")
 }
 
-// fish tells what it would offer, without a terminal.
+// TestCompletion_OffersCandidatesInFish: fish prints its candidates without a terminal.
 func TestCompletion_OffersCandidatesInFish(t *testing.T) {
 	stage := completionStage(t)
 	for line, want := range map[string]string{
@@ -103,7 +104,8 @@ func TestCompletion_OffersCandidatesInFish(t *testing.T) {
 		"corralctl set-property alive TasksM":  "TasksMax=",
 		"corralctl report waiting --reason=pe": "--reason=permission",
 	} {
-		out := stage.run(t, `fish --no-config -c 'source $COMPLETIONS/corralctl.fish; complete -C "'"$LINE"'"'`, "", "LINE="+line)
+		out := stage.run(t, `fish --no-config -c 'source $COMPLETIONS/corralctl.fish; complete -C "'"$LINE"'"'`, "",
+			"LINE="+line)
 		var words []string
 		for row := range strings.Lines(out) {
 			word, _, _ := strings.Cut(strings.TrimRight(row, "\n"), "\t")
@@ -115,15 +117,15 @@ func TestCompletion_OffersCandidatesInFish(t *testing.T) {
 	assert.Contains(t, out, "echo", "a command of the system")
 }
 
-// completionStage is a stage with a session that runs, one that has ended, an agent and a
-// directory.
+// completionStage returns a stage with a running and an ended session, an agent and a directory.
 func completionStage(t *testing.T) *storyRun {
 	t.Helper()
 	stage := newStoryRun(t)
 	completions, err := filepath.Abs("../../packaging/completions")
 	require.NoError(t, err)
 	stage.environment = append(stage.environment, "COMPLETIONS="+completions, "TERM=dumb", "COLUMNS=200")
-	stage.run(t, `mkdir -p subdirectory ~/config/corral/agents && printf '[Agent]\nCommand=echo\n' >~/config/corral/agents/sayer.agent &&
+	stage.run(t,
+		`mkdir -p subdirectory ~/config/corral/agents && printf '[Agent]\nCommand=echo\n' >~/config/corral/agents/sayer.agent &&
 		corralctl run -q --id alive -- sleep 1000 && corralctl run -q --id done --wait -- true`, "")
 	return stage
 }
@@ -139,7 +141,7 @@ func (s *storyRun) run(t *testing.T, command, input string, environment ...strin
 	return string(out)
 }
 
-// Every word that is completed is one that corralctl takes.
+// TestCompletion_OffersOnlyValidWords: corralctl accepts every completed word.
 func TestCompletion_OffersOnlyValidWords(t *testing.T) {
 	c, _ := capture(t)
 	c.commands = c.newCommands()

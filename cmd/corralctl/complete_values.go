@@ -21,7 +21,8 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-// optionChoices are what an option may be set to, by the name that its help has for the value.
+// optionChoices returns the candidates for an option's value. Kind is the name that help uses for
+// it.
 func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	switch kind {
 	case "COLUMNS":
@@ -55,15 +56,16 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	return nil
 }
 
-// applicable tells for which sessions a verb can do something, by state and what is in the way; a verb
-// that is not here takes every session.
+// applicable returns for each verb whether it can do something with a session; other verbs accept
+// all sessions.
 var applicable = map[string]func(dbusapi.SessionRow) bool{
 	"start": isUnarchivedEnded,
 	"resume": func(s dbusapi.SessionRow) bool {
 		return isUnarchivedEnded(s) && s.State != "created" || s.State == "stale" || s.State == "orphaned"
 	},
 	"archive": isUnarchivedEnded,
-	"stop":    isLive, "restart": isLive, "suspend": isLive, "freeze": isLive, "thaw": isLive, "kill": isLive, "send": isLive, "peek": isLive, "attach": isLive, "open": isLive,
+	"stop":    isLive, "restart": isLive, "suspend": isLive, "freeze": isLive, "thaw": isLive, "kill": isLive,
+	"send": isLive, "peek": isLive, "attach": isLive, "open": isLive,
 	"wait": isLive,
 	"ack":  func(s dbusapi.SessionRow) bool { return s.Attention != "" },
 	"rm":   func(dbusapi.SessionRow) bool { return true },
@@ -74,8 +76,8 @@ func isUnarchivedEnded(s dbusapi.SessionRow) bool {
 	return wording.IsEnded(s.State) && s.State != "archived"
 }
 
-// sessionChoices are the sessions that the verb can do something with, from the daemon or, if none runs, from
-// the disk. None is started for that.
+// sessionChoices returns the sessions that the verb can do something with. It asks corrald, or
+// reads the records from disk if corrald is not running; it never starts corrald.
 func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command) []choice {
 	want := applicable[cmd.Name()]
 	if want == nil {
@@ -98,7 +100,7 @@ func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command) []choice {
 
 func (c *ctl) sessionRows(ctx context.Context) []dbusapi.SessionRow {
 	if c.host != "" {
-		return nil // over ssh it would take too long, and ask for a password
+		return nil // ssh would be slow and might ask for a password
 	}
 	bus, err := c.connect(ctx)
 	if err == nil {
@@ -126,11 +128,12 @@ func agentChoices() []choice {
 
 var propertyInXML = regexp.MustCompile(`<property name="([A-Za-z]+)"`)
 
-// propertyNames are the properties that show knows, of corrald or of a session.
+// propertyNames returns the names of the properties of a session, with manager also those of
+// corrald.
 func propertyNames(manager bool) []string {
 	text := dbusapi.SessionXML
 	if manager {
-		text += dbusapi.ManagerXML // no session is named yet: it may become either
+		text += dbusapi.ManagerXML // without an ID yet, it may be either
 	}
 	var names []string
 	for _, m := range propertyInXML.FindAllStringSubmatch(text, -1) {
@@ -148,8 +151,8 @@ func unitPropertyChoices() []choice {
 	return choicesOf(names...)
 }
 
-// variableChoices are those of the caller's environment; a value is written after one, or it is
-// passed on as it is.
+// variableChoices returns the names in the caller's environment. A value can be written after a
+// name; without one, the caller's value is passed.
 func variableChoices() []choice {
 	var names []string
 	for _, entry := range os.Environ() {
@@ -173,7 +176,7 @@ func signalNames() []string {
 
 var sshHost = regexp.MustCompile(`(?im)^[ \t]*host[ \t]+(.*)$`)
 
-// sshHosts are the hosts that ssh_config(5) gives names to.
+// sshHosts returns the host names in the user's ssh_config(5).
 func sshHosts() []string {
 	home, _ := os.UserHomeDir()
 	text, _ := safefile.ReadLinked(home+"/.ssh/config", 1<<20)

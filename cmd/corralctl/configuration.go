@@ -7,8 +7,8 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// configDirs are the directories of configuration, the first one wins: those that the corrald
-// beside this program looks in.
+// configDirs returns the configuration directories that the corrald installed with this program
+// reads, in order of precedence.
 func configDirs() []string {
 	self, err := ownPath()
 	if err != nil {
@@ -17,7 +17,7 @@ func configDirs() []string {
 	return config.InstalledDirs(filepath.Dir(self))
 }
 
-// ownPath is where this program is.
+// ownPath returns the path of this program.
 func ownPath() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

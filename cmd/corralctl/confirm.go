@@ -13,11 +13,12 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// confirmationVerbs are the verbs that ask on a terminal before they do something with several sessions
-// that nobody has named one by one, with the word for it.
-var confirmationVerbs = map[string]string{"rm": "Remove", "stop": "Stop", "kill": "Signal", "archive": "Archive", "restart": "Restart"}
+// confirmationVerbs are the verbs that ask on a terminal before they affect several sessions that
+// were not named one by one. The value is the word for the question.
+var confirmationVerbs = map[string]string{"rm": "Remove", "stop": "Stop", "kill": "Signal", "archive": "Archive",
+	"restart": "Restart"}
 
-// confirmingVerb adds --yes to a verb of confirmed.
+// confirmingVerb adds --yes to a verb of confirmationVerbs.
 func confirmingVerb(act action) func(*pflag.FlagSet) action {
 	return func(f *pflag.FlagSet) action {
 		yes := f.BoolP("yes", "y", false, "do not ask before several sessions are affected")
@@ -28,7 +29,7 @@ func confirmingVerb(act action) func(*pflag.FlagSet) action {
 	}
 }
 
-// isBulk tells whether sessions were named together, by --all or by a pattern.
+// isBulk returns whether sessions were selected together, by --all or by a pattern.
 func (c *ctl) isBulk(words, ids []string) bool {
 	if confirmationVerbs[c.name] == "" {
 		return false
@@ -37,8 +38,8 @@ func (c *ctl) isBulk(words, ids []string) bool {
 	return c.impliesAll || len(words) == 0 || len(ids) > 1 && slices.ContainsFunc(words, isPattern)
 }
 
-// confirm asks on a terminal whether to go on with these sessions, unless --yes was given. Without
-// a terminal nobody is asked. Where the answer is no the error is an exit code.
+// confirm asks on a terminal whether to continue with these sessions, unless --yes was given.
+// Without a terminal it does not ask. If the user declines, the error is only an exit code.
 func (c *ctl) confirm(ctx context.Context, ids []string) error {
 	if c.yes || c.errTTY == nil || openTerminal(c.in) == nil {
 		return nil
@@ -58,7 +59,7 @@ func (c *ctl) confirm(ctx context.Context, ids []string) error {
 			live++
 		}
 	}
-	const most = 30 // a screen of them
+	const most = 30 // that fit on a screen
 	shown := ids
 	if len(ids) > most {
 		shown = ids[:most-1]
@@ -85,7 +86,7 @@ func (c *ctl) confirm(ctx context.Context, ids []string) error {
 	return exit(exitFailed)
 }
 
-// readAnswer reads a line, in lower case.
+// readAnswer reads a line and returns it in lower case.
 func readAnswer(ctx context.Context, in *os.File) (string, error) {
 	type line struct {
 		text string
@@ -99,7 +100,7 @@ func readAnswer(ctx context.Context, in *os.File) (string, error) {
 	select {
 	case l := <-lines:
 		return strings.ToLower(strings.TrimSpace(l.text)), l.err
-	case <-ctx.Done(): // --timeout
+	case <-ctx.Done(): // after --timeout
 		return "", ctx.Err()
 	}
 }

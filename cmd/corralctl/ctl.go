@@ -19,22 +19,22 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// ctl is one invocation of corralctl: its global options, its streams, and its connection once a
-// verb asked for it.
+// ctl is one invocation of corralctl: its global options, its streams, and its connection after the
+// first call of connect.
 type ctl struct {
 	globals
 	name       string   // of the verb
-	args       []string // of the verb, as they were given
-	lenient    bool     // it exits with 0, whatever happens
+	args       []string // of the verb, as given
+	lenient    bool     // the exit code is always 0
 	in         *os.File
 	out        *bufio.Writer
-	outTTY     *terminal // nil: not a terminal
+	outTTY     *terminal // nil if stdout is not a terminal
 	err        io.Writer
 	errTTY     *terminal
 	client     *client.Client
-	yes        bool           // --yes, or what implies it: nobody is asked
-	impliesAll bool           // the verb's words stand for --all
-	commands   *cobra.Command // corralctl itself, with its verbs below
+	yes        bool           // --yes, or an option that implies it: do not ask
+	impliesAll bool           // the arguments of the verb stand for --all
+	commands   *cobra.Command // the root command; its subcommands are the verbs
 	pager      *pager
 	started    time.Time
 }
@@ -71,14 +71,15 @@ func (g *globals) register(f *pflag.FlagSet) {
 	f.BoolVar(&g.version, "version", g.version, "print the version")
 }
 
-// optionWords are the options as they were given, but for the host, for corralctl there.
+// optionWords returns the options as they were given, without --host, for a corralctl on that host.
 func (g *globals) optionWords() []string {
 	var words []string
 	for _, option := range []struct {
 		word string
 		set  bool
 	}{
-		{"--json=" + g.json, g.json != ""}, {"--no-legend", g.noLegend}, {"--plain", g.plain}, {"--no-pager", g.noPager}, {"--full", g.full},
+		{"--json=" + g.json, g.json != ""}, {"--no-legend", g.noLegend}, {"--plain", g.plain}, {"--no-pager", g.noPager},
+		{"--full", g.full},
 		{"--all", g.all}, {"--quiet", g.quiet}, {"--no-block", g.noBlock}, {"--timeout=" + g.timeout.String(), g.timeout.set},
 	} {
 		if option.set {
@@ -88,9 +89,10 @@ func (g *globals) optionWords() []string {
 	return words
 }
 
-// run is corralctl without its process: it returns the exit code.
+// run runs corralctl with the given arguments and streams. It returns the exit code.
 func run(ctx context.Context, args []string, in, out, errs *os.File) int {
-	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out), errTTY: openTerminal(errs), started: time.Now()}
+	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out),
+		errTTY: openTerminal(errs), started: time.Now()}
 	err := c.dispatch(ctx, args)
 	code := c.report(err)
 	if c.lenient {
@@ -106,9 +108,9 @@ func run(ctx context.Context, args []string, in, out, errs *os.File) int {
 	return code
 }
 
-// dispatch reads the options before the verb, and has cobra find the verb, read its options and run
-// it. Without a verb the sessions are listed. Cobra would not see the verb in `-qH HOST list`, and
-// would take options of the verb before it.
+// dispatch reads the options before the verb; cobra then finds the verb, reads its options and runs
+// it. Without a verb, it lists the sessions. Cobra would not find the verb in `-qH HOST list`, and
+// would accept options of the verb before it.
 func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	root := c.newCommands()
 	c.commands = root
@@ -136,7 +138,8 @@ func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) err
 	if c.version {
 		return printVersion(c)
 	}
-	if c.host == "" && cmd.Flags().Changed("host") || strings.HasPrefix(c.host, "-") { // "" is not this machine
+	// "" does not mean this machine
+	if c.host == "" && cmd.Flags().Changed("host") || strings.HasPrefix(c.host, "-") {
 		return &failure{code: exitUsage, message: fmt.Sprintf("invalid host %q: expected HOST or USER@HOST", c.host)}
 	}
 	if !slices.Contains([]string{"", "auto", "short", "pretty", "off"}, c.json) {
@@ -146,7 +149,8 @@ func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) err
 		c.startPager()
 	}
 	ctx := cmd.Context()
-	if !slices.Contains([]string{"stop", "wait", "run"}, v.name) { // to those a time means something else, or something more
+	// for these verbs --timeout has another or an additional meaning
+	if !slices.Contains([]string{"stop", "wait", "run"}, v.name) {
 		limited, cancel := c.withTimeout(ctx)
 		defer cancel()
 		ctx = limited
@@ -154,7 +158,7 @@ func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) err
 	return act(ctx, c, args)
 }
 
-// connect returns the connection to the daemon, made at the first call.
+// connect returns the connection to corrald. The first call establishes it.
 func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
 	if c.client != nil {
 		return c.client, nil
@@ -171,8 +175,8 @@ func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
 	return c.client, err
 }
 
-// print writes to stdout, with control characters of the arguments escaped: they may come from an
-// agent.
+// print writes to stdout. It escapes control characters of string arguments, because they may come
+// from an agent.
 func (c *ctl) print(format string, args ...any) {
 	for i, arg := range args {
 		if s, ok := arg.(string); ok {
@@ -182,10 +186,10 @@ func (c *ctl) print(format string, args ...any) {
 	fmt.Fprintf(c.out, format, args...)
 }
 
-// hasColour tells whether stdout takes colours.
+// hasColour returns whether stdout accepts colours.
 func (c *ctl) hasColour() bool { return c.outTTY != nil && c.outTTY.colour && !c.plain }
 
-// finish writes what is left of the output. A pager that the user left before the end is no error.
+// finish writes the buffered output. A pager that the user quit early is not an error.
 func (c *ctl) finish() error {
 	err := c.out.Flush()
 	if c.pager == nil {
@@ -197,7 +201,7 @@ func (c *ctl) finish() error {
 	return errors.Join(err, c.pager.close())
 }
 
-// timeSpan is a time span as an option.
+// timeSpan is an option whose value is a time span.
 type timeSpan struct {
 	time.Duration
 	set bool

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDiffWriter_JoinsPieces: git's output comes in pieces, which end anywhere.
+// TestDiffWriter_JoinsPieces: git's output arrives in pieces that end anywhere.
 func TestDiffWriter_JoinsPieces(t *testing.T) {
 	var shown bytes.Buffer
 	c := &ctl{out: bufio.NewWriter(&shown), outTTY: &terminal{width: 80, height: 24}}
@@ -21,5 +21,6 @@ func TestDiffWriter_JoinsPieces(t *testing.T) {
 	}
 	require.NoError(t, c.out.Flush())
 	assert.NotContains(t, shown.String(), "\x1bc")
-	assert.Regexp(t, `^(\x1b\[1m)?\+ab.+c(\x1b\[0?m)?\n(\x1b\[1m)?-d(\x1b\[0?m)?\n(\x1b\[1m)?\+ef(\x1b\[0?m)?\n`, shown.String())
+	assert.Regexp(t, `^(\x1b\[1m)?\+ab.+c(\x1b\[0?m)?\n(\x1b\[1m)?-d(\x1b\[0?m)?\n(\x1b\[1m)?\+ef(\x1b\[0?m)?\n`,
+		shown.String())
 }

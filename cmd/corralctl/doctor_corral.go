@@ -23,7 +23,8 @@ import (
 
 const installRemedy = "install the Corral package, or run make install-user in its sources"
 
-// checkDaemon tells whether corrald runs, would be started, and is of this version.
+// checkDaemon checks whether corrald is running or would be started on demand, and whether it has
+// the version of corralctl.
 func (p *examination) checkDaemon(ctx context.Context) []finding {
 	if p.bus == nil {
 		return []finding{fault("", "cannot be reached: there is no user bus")}
@@ -55,15 +56,17 @@ func (p *examination) checkDaemon(ctx context.Context) []finding {
 	case "masked", "masked-runtime":
 		findings = append(findings, fault("systemctl --user unmask corrald", "its unit is masked"))
 	case "":
-		findings = append(findings, note(installRemedy, "running, but its unit is not installed: nothing will start it again"))
+		findings = append(findings,
+			note(installRemedy, "running, but its unit is not installed: nothing will start it again"))
 	default:
-		findings = append(findings, note("systemctl --user enable corrald", "not started at login until the first session, or corralctl enable, enables it"))
+		findings = append(findings, note("systemctl --user enable corrald",
+			"not started at login until the first session, or corralctl enable, enables it"))
 	}
 	return findings
 }
 
-// excludedUser returns the error with which Corral is refused to root and other system users, nil
-// where it is not.
+// excludedUser returns the error with which Corral refuses to serve root and other system users,
+// nil for other users.
 func excludedUser(ctx context.Context) error {
 	c, err := client.Connect(ctx)
 	if err == nil {
@@ -76,7 +79,8 @@ func excludedUser(ctx context.Context) error {
 	return nil
 }
 
-// checkRunningDaemon tells of which version corrald is, and what it says is wrong beside its sessions.
+// checkRunningDaemon checks the version of the running corrald and lists the problems that it
+// publishes, except those of single sessions.
 func checkRunningDaemon(ctx context.Context) []finding {
 	bus, err := client.Connect(ctx)
 	if err != nil {
@@ -91,7 +95,8 @@ func checkRunningDaemon(ctx context.Context) []finding {
 	case err != nil:
 		return []finding{fault("systemctl --user status corrald", "does not answer: %v", err)}
 	case m.Version != version.Version:
-		findings[0] = note("systemctl --user restart corrald (agents keep running)", "version %s is running, and corralctl is version %s", m.Version, version.Version)
+		findings[0] = note("systemctl --user restart corrald (agents keep running)",
+			"version %s is running, and corralctl is version %s", m.Version, version.Version)
 	}
 	for _, p := range m.Problems {
 		if p.Session == "" {
@@ -101,20 +106,22 @@ func checkRunningDaemon(ctx context.Context) []finding {
 	return findings
 }
 
-// checkDirectories tells where corrald looks in other places than corralctl does: a shell's start-up
-// file has set what its own environment has not.
+// checkDirectories finds directories that corrald and corralctl disagree about, because a shell's
+// start-up file sets a variable that corrald does not have.
 func (p *examination) checkDirectories(ctx context.Context) []finding {
 	var pid uint32
-	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.GetConnectionUnixProcessID", []any{dbusapi.BusName}, &pid)
+	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.GetConnectionUnixProcessID",
+		[]any{dbusapi.BusName}, &pid)
 	if err != nil {
-		return nil // it has just ended
+		return nil // corrald has just exited
 	}
 	home, is := proc.Variable(int(pid), "HOME")
 	if !is {
-		return nil // it cannot be read
+		return nil // corrald's environment cannot be read
 	}
 	var findings []finding
-	for _, place := range []struct{ variable, usual, what string }{{"XDG_CONFIG_HOME", ".config", "configuration is"}, {"XDG_STATE_HOME", ".local/state", "records are"}} {
+	for _, place := range []struct{ variable, usual, what string }{{"XDG_CONFIG_HOME", ".config", "configuration is"},
+		{"XDG_STATE_HOME", ".local/state", "records are"}} {
 		its, _ := proc.Variable(int(pid), place.variable)
 		there := baseDirectory(its, filepath.Join(home, place.usual))
 		here := baseDirectory(os.Getenv(place.variable), filepath.Join(os.Getenv("HOME"), place.usual))
@@ -123,15 +130,16 @@ func (p *examination) checkDirectories(ctx context.Context) []finding {
 		}
 		remedy := "export " + place.variable + "=" + there
 		if os.Getenv(place.variable) != "" {
-			remedy = "systemctl --user import-environment " + place.variable + " && systemctl --user restart corrald; permanently: environment.d(5)"
+			remedy = "systemctl --user import-environment " + place.variable +
+				" && systemctl --user restart corrald; permanently: environment.d(5)"
 		}
 		findings = append(findings, note(remedy, "its %s below %s, but corralctl looks below %s", place.what, there, here))
 	}
 	return findings
 }
 
-// baseDirectory is a value of a variable of the XDG Base Directory Specification, by which a
-// relative one counts as none.
+// baseDirectory returns the directory for a variable of the XDG Base Directory Specification, which
+// ignores relative paths.
 func baseDirectory(value, usual string) string {
 	if filepath.IsAbs(value) {
 		return filepath.Clean(value)
@@ -151,8 +159,8 @@ func checkShim(context.Context) []finding {
 	return []finding{ok("%s", shim)}
 }
 
-// checkConfiguration reads what the daemon reads. A mistake in a line hinders nothing but what the
-// line was for.
+// checkConfiguration reads the files that corrald reads. A mistake only affects the setting of its
+// own line.
 func (p *examination) checkConfiguration(context.Context) []finding {
 	dirs := configDirs()
 	configured, warnings, err := config.Load(dirs)
@@ -192,8 +200,8 @@ func checkHooks(context.Context) []finding {
 	return findings
 }
 
-// checkState tells whether what happens can be recorded. The limits are where the next log, or the
-// prefix records, would not fit any more.
+// checkState checks whether corrald can write its records. The limits are where the next log, or
+// the next records, would no longer fit.
 func checkState(context.Context) []finding {
 	const little, tooLittle = 1 << 30, 64 << 20 // bytes
 	dir := stateDirectory()
@@ -221,7 +229,7 @@ func checkState(context.Context) []finding {
 	return []finding{ok("%s, %s free", dir, wording.Size(free))}
 }
 
-// checkSSHAgent tells where the agents' name of the user's ssh-agent leads to.
+// checkSSHAgent checks the symbolic link through which agents reach the user's ssh-agent.
 func checkSSHAgent(context.Context) []finding {
 	dir := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral")
 	const remedy = "use corralctl attach or run in a login that has one (ssh -A, or eval $(ssh-agent))"
@@ -242,8 +250,8 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// checkAgents looks for the agents' programs where run would have them looked for: in the caller's
-// PATH, which goes along.
+// checkAgents looks for the agents' programs where run does: in the caller's PATH, which is passed
+// to the session.
 func (p *examination) checkAgents(context.Context) []finding {
 	var found, missing []string
 	for _, name := range slices.Sorted(maps.Keys(p.agents)) {
@@ -262,7 +270,8 @@ func (p *examination) checkAgents(context.Context) []finding {
 	case len(found)+len(missing) == 0:
 		return []finding{note("corralctl edit --full NAME, or run any command: corralctl run -- CMD", "no agent is defined")}
 	case len(found) == 0:
-		return []finding{note("install one, or run any command: corralctl run -- CMD", "none found in PATH; known agents: %s", strings.Join(missing, " "))}
+		return []finding{note("install one, or run any command: corralctl run -- CMD", "none found in PATH; known agents: %s",
+			strings.Join(missing, " "))}
 	case len(missing) > 0:
 		text += "; not installed: " + strings.Join(missing, " ")
 	}

@@ -24,17 +24,18 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// What Corral needs at least.
+// The oldest versions that Corral supports.
 const (
 	minSystemd = 247
 	minTmux    = 3.3
 )
 
-// examination is what is examined: this user's place on this machine.
+// examination holds what the checks of doctor examine and share: the user's bus, the user manager's
+// environment and the configuration.
 type examination struct {
-	bus         *dbus.Conn // nil: there is none
+	bus         *dbus.Conn // nil if there is none
 	busErr      error
-	environment desktop.Environment // the user manager's
+	environment desktop.Environment // of the user manager
 	configured  config.Config
 	agents      map[string]config.Agent
 }
@@ -49,7 +50,8 @@ func newExamination(ctx context.Context) *examination {
 	}
 	p.busErr = err
 	if err == nil {
-		p.environment, _ = desktop.ManagerEnvironment(ctx, p.bus) // what is wrong with the manager is found by its own check
+		// checkSystemd reports problems of the user manager
+		p.environment, _ = desktop.ManagerEnvironment(ctx, p.bus)
 	}
 	return p
 }
@@ -60,21 +62,24 @@ func (p *examination) close() {
 	}
 }
 
-func (p *examination) call(ctx context.Context, destination string, path dbus.ObjectPath, method string, args []any, results ...any) error {
+func (p *examination) call(ctx context.Context, destination string, path dbus.ObjectPath, method string, args []any,
+	results ...any) error {
 	return p.bus.Object(destination, path).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(results...)
 }
 
 func (p *examination) systemd(ctx context.Context, method string, args []any, results ...any) error {
-	return p.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager."+method, args, results...)
+	return p.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager."+method,
+		args, results...)
 }
 
-// unitProperty is a property of a unit that systemd has loaded, as text, "" where there is none.
+// unitProperty returns a property of a loaded unit as text, "" if there is none.
 func (p *examination) unitProperty(ctx context.Context, unit, name string) string {
 	var path dbus.ObjectPath
 	var value dbus.Variant
 	err := p.systemd(ctx, "GetUnit", []any{unit}, &path)
 	if err == nil {
-		err = p.call(ctx, "org.freedesktop.systemd1", path, "org.freedesktop.DBus.Properties.Get", []any{"org.freedesktop.systemd1.Unit", name}, &value)
+		err = p.call(ctx, "org.freedesktop.systemd1", path, "org.freedesktop.DBus.Properties.Get",
+			[]any{"org.freedesktop.systemd1.Unit", name}, &value)
 	}
 	text, _ := value.Value().(string)
 	if err != nil {
@@ -91,23 +96,27 @@ func (p *examination) managerProperty(ctx context.Context, name string) (string,
 	return text, err
 }
 
-// hasOwner tells whether somebody has the name on the bus; activatable, whether somebody could be
-// started for it.
+// hasOwner returns whether a name on the bus has an owner, isActivatable whether the bus can start
+// one.
 func (p *examination) hasOwner(ctx context.Context, name string) bool {
 	var has bool
-	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", []any{name}, &has)
+	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", []any{name},
+		&has)
 	return err == nil && has
 }
 
 func (p *examination) isActivatable(ctx context.Context, name string) bool {
 	var names []string
-	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames", nil, &names)
+	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames", nil,
+		&names)
 	return err == nil && slices.Contains(names, name)
 }
 
 func (p *examination) checkBus(context.Context) []finding {
 	if p.bus == nil {
-		return []finding{fault("log in through a login manager or ssh, not su or sudo; if there is no user bus at all, install dbus-user-session", "%v", p.busErr)}
+		const remedy = "log in through a login manager or ssh, not su or sudo; " +
+			"if there is no user bus at all, install dbus-user-session"
+		return []finding{fault(remedy, "%v", p.busErr)}
 	}
 	return []finding{ok("answers")}
 }
@@ -131,7 +140,8 @@ func (p *examination) checkSystemd(ctx context.Context) []finding {
 func checkCgroup(context.Context) []finding {
 	root, err := proc.CgroupRoot()
 	if err != nil {
-		return []finding{fault("boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line", "the unified hierarchy is not mounted: %v", err)}
+		return []finding{fault("boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line",
+			"the unified hierarchy is not mounted: %v", err)}
 	}
 	if root != "/sys/fs/cgroup" {
 		return []finding{note("boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line",
@@ -140,7 +150,7 @@ func checkCgroup(context.Context) []finding {
 	return []finding{ok("%s", root)}
 }
 
-// checkControllers tells which limits the user's units can have.
+// checkControllers checks which resource limits the user's units can have.
 func (p *examination) checkControllers(ctx context.Context) []finding {
 	root, err := proc.CgroupRoot()
 	if p.bus == nil || err != nil {
@@ -148,7 +158,7 @@ func (p *examination) checkControllers(ctx context.Context) []finding {
 	}
 	group, err := p.managerProperty(ctx, "ControlGroup")
 	if err != nil {
-		return nil // the manager's own check has told
+		return nil // checkSystemd has reported it
 	}
 	delegated, err := readWords(filepath.Join(root, group, "cgroup.controllers"))
 	if err != nil {
@@ -167,12 +177,14 @@ func (p *examination) checkControllers(ctx context.Context) []finding {
 	}
 	var findings []finding
 	if len(withheld) > 0 {
-		findings = append(findings, note("sudo systemctl edit user@.service: set Delegate=cpu cpuset io memory pids in [Service]; then log in again",
-			"%s not delegated to users; those limits have no effect", controllersSubject(withheld)))
+		findings = append(findings,
+			note("sudo systemctl edit user@.service: set Delegate=cpu cpuset io memory pids in [Service]; then log in again",
+				"%s not delegated to users; those limits have no effect", controllersSubject(withheld)))
 	}
 	if len(absent) > 0 {
-		findings = append(findings, note("boot with cgroup_enable=memory and without cgroup_disable=; in a container, ask its administrator",
-			"%s unavailable; those limits have no effect", controllersSubject(absent)))
+		findings = append(findings,
+			note("boot with cgroup_enable=memory and without cgroup_disable=; in a container, ask its administrator",
+				"%s unavailable; those limits have no effect", controllersSubject(absent)))
 	}
 	if len(findings) == 0 {
 		findings = append(findings, ok("%s", strings.Join(delegated, " ")))
@@ -180,8 +192,8 @@ func (p *examination) checkControllers(ctx context.Context) []finding {
 	return findings
 }
 
-// controllersSubject are the names of cgroup controllers, as the subject of a sentence: "the memory, pids
-// and cpu controllers are".
+// controllersSubject formats the names of cgroup controllers as the subject of a sentence: "the
+// memory, pids and cpu controllers are".
 func controllersSubject(names []string) string {
 	if last := len(names) - 1; last > 0 {
 		return "the " + strings.Join(names[:last], ", ") + " and " + names[last] + " controllers are"
@@ -194,13 +206,14 @@ func readWords(path string) ([]string, error) {
 	return strings.Fields(string(text)), err
 }
 
-// checkTmux asks the tmux that the daemon would run: that of the user manager's PATH.
+// checkTmux checks the version of the tmux that corrald runs: the one in the user manager's PATH.
 func (p *examination) checkTmux(ctx context.Context) []finding {
 	const remedy = "install tmux 3.3 or newer"
 	path, err := p.environment.LookPath("tmux")
 	if err != nil {
 		if elsewhere, err := exec.LookPath("tmux"); err == nil {
-			return []finding{fault("systemctl --user import-environment PATH", "%s is not in the user manager's PATH", elsewhere)}
+			return []finding{fault("systemctl --user import-environment PATH", "%s is not in the user manager's PATH",
+				elsewhere)}
 		}
 		return []finding{fault(remedy, "not installed")}
 	}
@@ -215,21 +228,22 @@ func (p *examination) checkTmux(ctx context.Context) []finding {
 	return []finding{ok("version %s", text)}
 }
 
-// checkGit looks for what makes worktrees, where the daemon does: in the user manager's PATH.
+// checkGit looks for git, which makes worktrees, where corrald does: in the user manager's PATH.
 func (p *examination) checkGit(context.Context) []finding {
 	path, err := p.environment.LookPath("git")
 	if err == nil {
 		return []finding{ok("%s", path)}
 	}
 	if elsewhere, err := exec.LookPath("git"); err == nil {
-		return []finding{note("systemctl --user import-environment PATH && systemctl --user restart corrald", "%s is not in the user manager's PATH: run --worktree has no git", elsewhere)}
+		return []finding{note("systemctl --user import-environment PATH && systemctl --user restart corrald",
+			"%s is not in the user manager's PATH: run --worktree has no git", elsewhere)}
 	}
 	return []finding{note("install git 2.31 or newer", "not installed: run --worktree requires it")}
 }
 
-// checkInotify takes what the daemon takes, and looks whether there is enough for many sessions.
+// checkInotify allocates what corrald needs and checks that the limit allows many sessions.
 func checkInotify(context.Context) []finding {
-	const few = 8192 // a session takes three or four watches, and other programs take the rest
+	const few = 8192 // each session needs three or four watches, other programs need some too
 	const remedy = "echo fs.inotify.max_user_%s=%d | sudo tee /etc/sysctl.d/60-inotify.conf && sudo sysctl --system"
 	w, err := inotify.New()
 	if err != nil {
@@ -245,7 +259,8 @@ func checkInotify(context.Context) []finding {
 		return []finding{ok("watches are available")}
 	}
 	if limit < few {
-		return []finding{note(fmt.Sprintf(remedy, "watches", 524288), "%d watches for all programs of this user; each session needs three or four", limit)}
+		return []finding{note(fmt.Sprintf(remedy, "watches", 524288),
+			"%d watches for all programs of this user; each session needs three or four", limit)}
 	}
 	return []finding{ok("%d watches for each user", limit)}
 }
@@ -273,8 +288,8 @@ func checkLock(ctx context.Context) []finding {
 	return []finding{ok("granted: agents have time to save before a shutdown")}
 }
 
-// checkNotifications looks whether somebody would show them. A server is never started for that:
-// one without a display would hold everybody up.
+// checkNotifications checks whether notifications would be shown. It never starts a server: one
+// without a display would block its callers.
 func (p *examination) checkNotifications(ctx context.Context) []finding {
 	const name = "org.freedesktop.Notifications"
 	switch {
@@ -290,13 +305,14 @@ func (p *examination) checkNotifications(ctx context.Context) []finding {
 	return []finding{note("install one: the desktop's own, or dunst or mako", "no notification server is on the bus")}
 }
 
-// checkTerminal looks for what corralctl open, and a notification, would open.
+// checkTerminal looks for the terminal emulator that corralctl open and notifications use.
 func (p *examination) checkTerminal(context.Context) []finding {
 	argv, err := p.environment.TerminalCommand(p.configured.Terminal, nil)
 	var none *desktop.NoTerminalError
 	switch {
 	case errors.Is(err, desktop.ErrNoDisplay) && os.Getenv("DISPLAY")+os.Getenv("WAYLAND_DISPLAY") != "":
-		return []finding{note("systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY", "the user manager lacks the environment of this graphical session")}
+		return []finding{note("systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY",
+			"the user manager lacks the environment of this graphical session")}
 	case errors.Is(err, desktop.ErrNoDisplay):
 		return []finding{ok("none, without a graphical session")}
 	case errors.As(err, &none):

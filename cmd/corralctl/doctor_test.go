@@ -12,12 +12,14 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// TestDoctor_WrapsBetweenWords: a long finding or remedy continues below its beginning, within the
-// terminal; a program that reads the output gets one line.
+// TestDoctor_WrapsBetweenWords: on a terminal, a long finding or remedy is wrapped and indented; a
+// program that reads the output gets one line.
 func TestDoctor_WrapsBetweenWords(t *testing.T) {
 	findings := []finding{
 		{Check: "user bus", Level: levelOK, Text: "answers"},
-		{Check: "controllers", Level: levelNote, Text: "the memory, pids and cpu controllers are unavailable; those limits have no effect", Remedy: "boot with another kernel command line"},
+		{Check: "controllers", Level: levelNote,
+			Text:   "the memory, pids and cpu controllers are unavailable; those limits have no effect",
+			Remedy: "boot with another kernel command line"},
 	}
 	for _, row := range []struct {
 		name  string

@@ -14,15 +14,15 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// menuItem is one thing that can be done about a session whose agent has ended.
+// menuItem is one action on a session whose agent has ended.
 type menuItem struct {
-	name        string // the word for it, which begins with its key or is named by it
+	name        string // the word for the action, which usually begins with key
 	key         rune
-	aliases     []rune // other keys that mean the same
-	description string // what it does to this session in its state
+	aliases     []rune // further keys for the same item
+	description string // what it does to this session in its current state
 }
 
-// The names of the choices that are not answers in advance.
+// The names of the items that have no option of attach.
 const (
 	choiceStart   = "start"
 	choiceThaw    = "thaw"
@@ -31,26 +31,28 @@ const (
 	choiceLeave   = "leave"
 )
 
-// endMenu is what is asked about a session: what can be done, what Enter does, and why that.
+// endMenu is the menu for a session whose agent has ended: the actions, the default and the reason
+// for that default.
 type endMenu struct {
 	items       []menuItem
-	defaultItem string // the name of the choice that Enter takes
+	defaultItem string // the name of the item that Enter selects
 	reason      string
 }
 
-// endMenuFor returns what can be done about a session in its state. Left is the number of processes
-// that its agent has left behind.
+// endMenuFor returns the menu for a session. Left is the number of its leftover processes.
 func endMenuFor(s client.Session, left int) endMenu {
 	program := programOf(s)
 	log := menuItem{choiceLog, 'l', nil, "show everything that it has printed"}
 	leave := menuItem{choiceLeave, 'q', []rune{'c'}, "change nothing"}
-	archive := menuItem{choiceArchive, 'a', nil, "hide it and keep its record and log; it cannot be started again" + leftoversSuffix(left)}
+	archive := menuItem{choiceArchive, 'a', nil,
+		"hide it and keep its record and log; it cannot be started again" + leftoversSuffix(left)}
 	ended := []menuItem{
 		{answerRestart, 's', nil, "start " + program + " from the beginning" + leftoversSuffix(left)}, log, archive,
 	}
 	if s.Resumable {
 		ended[0].description = "start " + program + " with a new conversation" + leftoversSuffix(left)
-		ended = slices.Insert(ended, 0, menuItem{answerResume, 'r', nil, "continue the conversation in a new run" + leftoversSuffix(left)})
+		ended = slices.Insert(ended, 0,
+			menuItem{answerResume, 'r', nil, "continue the conversation in a new run" + leftoversSuffix(left)})
 	} else {
 		ended[0].aliases = []rune{'r'}
 	}
@@ -60,9 +62,11 @@ func endMenuFor(s client.Session, left int) endMenu {
 	ended = append(ended, leave)
 	switch {
 	case s.Frozen:
-		return endMenu{[]menuItem{{choiceThaw, 't', nil, "let its processes continue, and attach"}, log, leave}, choiceThaw, "a frozen agent does not answer"}
+		return endMenu{[]menuItem{{choiceThaw, 't', nil, "let its processes continue, and attach"}, log, leave}, choiceThaw,
+			"a frozen agent does not answer"}
 	case s.State == "created":
-		return endMenu{[]menuItem{{choiceStart, 's', []rune{'r'}, "start " + program + ", and attach"}, leave}, choiceStart, "it has never been started"}
+		return endMenu{[]menuItem{{choiceStart, 's', []rune{'r'}, "start " + program + ", and attach"}, leave}, choiceStart,
+			"it has never been started"}
 	case s.State == "archived":
 		return endMenu{[]menuItem{log, leave}, choiceLeave, "an archived session cannot be started again"}
 	case s.AgentAlive:
@@ -98,18 +102,19 @@ func leftoversText(left int) string {
 	return fmt.Sprintf("the %d processes that it left behind", left)
 }
 
-// itemFor returns the choice that a key means.
+// itemFor returns the item that a key selects.
 func (q endMenu) itemFor(k key) (menuItem, bool) {
 	for _, c := range q.items {
 		pressed := []rune(strings.ToLower(string(rune(max(k, 0)))))[0]
-		if c.key == pressed || slices.Contains(c.aliases, pressed) || k == keyEnter && c.name == q.defaultItem || k == keyCancel && c.name == choiceLeave {
+		if c.key == pressed || slices.Contains(c.aliases, pressed) || k == keyEnter && c.name == q.defaultItem ||
+			k == keyCancel && c.name == choiceLeave {
 			return c, true
 		}
 	}
 	return menuItem{}, false
 }
 
-// lines are the choices as they are shown in a terminal, and what Enter does.
+// lines returns the menu as lines of a terminal, with what Enter does.
 func (q endMenu) lines(width int) []string {
 	lines := make([]string, 0, len(q.items)+2)
 	for _, c := range q.items {
@@ -118,7 +123,7 @@ func (q endMenu) lines(width int) []string {
 	return append(lines, "", wording.Ellipsize("Enter: "+q.defaultItem+", because "+q.reason+".", width))
 }
 
-// keys are the keys that can be pressed, for a person who has pressed another one.
+// keys lists the valid keys, for a message about an invalid one.
 func (q endMenu) keys() string {
 	keys := make([]string, len(q.items))
 	for i, c := range q.items {
@@ -127,8 +132,8 @@ func (q endMenu) keys() string {
 	return strings.Join(keys, ", ") + " or Enter"
 }
 
-// programOf is the name of the program that a session runs, in printable characters: a file can
-// have any name.
+// programOf returns the name of the program that a session runs, with control characters escaped:
+// the name of a file can contain any.
 func programOf(s client.Session) string {
 	if len(s.Command) == 0 {
 		return wording.Printable(s.Agent)
@@ -136,7 +141,7 @@ func programOf(s client.Session) string {
 	return wording.Printable(filepath.Base(s.Command[0]))
 }
 
-// resultSentence says in one sentence what has become of a session's agent, and when.
+// resultSentence describes in one sentence how and when a session's agent has ended.
 func resultSentence(s client.Session, left int, now time.Time) string {
 	program := programOf(s)
 	switch {
@@ -147,7 +152,8 @@ func resultSentence(s client.Session, left int, now time.Time) string {
 	case s.AgentAlive:
 		return fmt.Sprintf("its tmux server died; %s (PID %d) is still running", program, s.MainPID)
 	case s.State == "stale" || s.State == "orphaned":
-		return fmt.Sprintf("its tmux server died and %s has ended without an exit status; %s", program, leftoversRunning(left))
+		return fmt.Sprintf("its tmux server died and %s has ended without an exit status; %s", program,
+			leftoversRunning(left))
 	}
 	text := program + " " + endPhrase(s)
 	at := s.StateChangeTimestamp
@@ -170,7 +176,7 @@ func leftoversRunning(left int) string {
 	return fmt.Sprintf("%d of its processes are still running", left)
 }
 
-// endPhrase says how an agent has ended, after the name of its program.
+// endPhrase describes how an agent has ended, to follow the name of its program.
 func endPhrase(s client.Session) string {
 	reason := strings.TrimPrefix(s.Reason, "command ")
 	because := ""
@@ -200,7 +206,7 @@ func endPhrase(s client.Session) string {
 	return "has ended without an exit status" + because
 }
 
-// ago is a duration in words: "3 minutes ago".
+// ago formats a duration in words: "3 minutes ago".
 func ago(d time.Duration) string {
 	for _, unit := range []struct {
 		length time.Duration
@@ -213,8 +219,8 @@ func ago(d time.Duration) string {
 	return "just now"
 }
 
-// showEnded shows the end of a session and does what the person chooses, or what was answered in
-// advance. It returns whether the session is to be looked at again.
+// showEnded shows how a session has ended, and performs the action that the user chooses or has
+// given as an option. It returns whether the session has to be looked at again.
 func (a *attachment) showEnded(ctx context.Context, s client.Session) (again bool, err error) {
 	given := a.options.answer
 	a.options.answer = ""
@@ -223,7 +229,8 @@ func (a *attachment) showEnded(ctx context.Context, s client.Session) (again boo
 	case s.Frozen:
 		return false, &failure{exitFailed, fmt.Sprintf("cannot attach to %q: it is frozen", s.Id), "corralctl thaw " + s.Id}
 	case s.State == "created" && given != answerRestart:
-		return false, &failure{exitFailed, fmt.Sprintf("cannot attach to %q: it was never started", s.Id), "corralctl start " + s.Id}
+		return false,
+			&failure{exitFailed, fmt.Sprintf("cannot attach to %q: it was never started", s.Id), "corralctl start " + s.Id}
 	default:
 		return a.perform(ctx, s, given)
 	}
@@ -235,13 +242,14 @@ func (a *attachment) showEnded(ctx context.Context, s client.Session) (again boo
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}
-	_ = bus.Acknowledge(ctx, a.id) // this is to look at it
+	_ = bus.Acknowledge(ctx, a.id) // the user is looking at it now
 	left := a.c.leftovers(s)
 	if !a.screenShown {
 		a.showScreen(ctx, s)
 	}
 	a.screenShown = false
-	fmt.Fprintf(a.c.out, "%s\n\n", a.c.paint(wording.Bold, wording.Printable(s.Id+": "+resultSentence(s, left, time.Now())+".")))
+	fmt.Fprintf(a.c.out, "%s\n\n",
+		a.c.paint(wording.Bold, wording.Printable(s.Id+": "+resultSentence(s, left, time.Now())+".")))
 	taken, err := a.choose(ctx, s, endMenuFor(s, left))
 	switch {
 	case errors.Is(err, errChanged):
@@ -250,7 +258,7 @@ func (a *attachment) showEnded(ctx context.Context, s client.Session) (again boo
 		return false, err
 	}
 	again, err = a.perform(ctx, s, taken)
-	if err != nil && err.Error() != "" { // a signal has no message
+	if err != nil && err.Error() != "" { // for a signal the message is empty
 		a.c.report(err)
 		fmt.Fprintln(a.c.out)
 		a.screenShown, err, again = true, nil, true
@@ -258,9 +266,10 @@ func (a *attachment) showEnded(ctx context.Context, s client.Session) (again boo
 	return again, err
 }
 
-// callFor returns the call that does what was chosen, and the words for it in an error and while it
-// takes its time.
-func callFor(bus *client.Client, s client.Session, what string) (call func(context.Context, string) error, doing, progressive string) {
+// callFor returns the client call for an item, the verb for an error message, and the text that is
+// shown while the call runs.
+func callFor(bus *client.Client, s client.Session, what string) (call func(context.Context, string) error, doing,
+	progressive string) {
 	switch {
 	case what == choiceStart || what == answerRestart && s.State == "created":
 		return bus.StartSession, "start", "Starting"
@@ -276,7 +285,7 @@ func callFor(bus *client.Client, s client.Session, what string) (call func(conte
 	return bus.ResumeSession, "resume", "Resuming"
 }
 
-// perform does what was chosen. It returns whether the session is to be looked at again.
+// perform performs the action of an item. It returns whether the session has to be looked at again.
 func (a *attachment) perform(ctx context.Context, s client.Session, what string) (again bool, err error) {
 	bus, err := a.c.connect(ctx)
 	if err != nil {
@@ -300,7 +309,7 @@ func (a *attachment) perform(ctx context.Context, s client.Session, what string)
 	}
 	if err != nil {
 		if now, e := bus.Session(ctx, a.id); e == nil && !isUnattachable(now) && isInvalidState(err) {
-			return true, nil // somebody else has been faster
+			return true, nil // another client has already done it
 		}
 		return false, a.c.cannot(doing, a.id, err)
 	}

@@ -14,31 +14,31 @@ import (
 	"github.com/corrald/corral/internal/sshagent"
 )
 
-// callerEnvironment returns the entries of the caller's environment that go along with a start:
-// PATH with what the user's shell put into it, the agents' keys and settings, proxies, DISPLAY,
-// LANG; the user manager has none of them when it was started at boot. What is no text cannot be
-// sent and stays behind.
+// callerEnvironment returns the variables of the caller that are passed to a session's run: PATH
+// with the directories that the user's shell has added, the agents' keys and settings, proxies,
+// DISPLAY, LANG. The user manager has none of them if it was started at boot. Variables that are
+// not valid UTF-8 cannot be sent and are left out.
 func callerEnvironment(environ []string) []string {
 	return slices.DeleteFunc(environment.CallerVariables(environ), func(entry string) bool { return !isSendable(entry) })
 }
 
-// updateSSHAgentLink has the agents reach the ssh-agent of the login that this is a part of, if it has
-// one. It is no reason not to go on that they do not.
+// updateSSHAgentLink lets agents reach the ssh-agent of this login, if it has one. Errors are
+// ignored, because nothing else depends on it.
 func updateSSHAgentLink() {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		_ = sshagent.UpdateLink(filepath.Join(dir, "corral"), os.Getenv("SSH_AUTH_SOCK"))
 	}
 }
 
-// environmentValue is what why --environment prints as JSON.
+// environmentValue is the JSON of why --environment.
 type environmentValue struct {
 	Path      string
 	Variables []dbusapi.Variable
 	Missing   []dbusapi.Variable
 }
 
-// whyEnvironment shows where the variables of the session's last run come from. Of the values it
-// shows PATH's: the others may be secrets, and are kept nowhere.
+// whyEnvironment shows which source set each variable of the session's last run. It shows no values
+// but that of PATH: the others may be secrets and are not stored anywhere.
 func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 	has, misses, path, err := c.client.Variables(ctx, id)
 	if err != nil {
@@ -47,7 +47,8 @@ func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 	if c.wantsJSON() {
 		return c.printJSON(environmentValue{path, has, misses})
 	}
-	t := table{columns: []column{{title: "VARIABLE"}, {title: "SOURCE"}, {title: "VALUE", minWidth: 20, cut: wording.Ellipsize}}}
+	t := table{columns: []column{{title: "VARIABLE"}, {title: "SOURCE"},
+		{title: "VALUE", minWidth: 20, cut: wording.Ellipsize}}}
 	for _, v := range has {
 		row := []cell{{text: v.Name}, {text: v.Source}, {}}
 		if v.Name == "PATH" {
@@ -56,7 +57,8 @@ func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 		t.rows = append(t.rows, row)
 	}
 	for _, v := range misses {
-		t.rows = append(t.rows, []cell{{v.Name, wording.Dim}, {v.Source, wording.Dim}, {"not set; an earlier run had it", wording.Dim}})
+		t.rows = append(t.rows,
+			[]cell{{v.Name, wording.Dim}, {v.Source, wording.Dim}, {"not set; an earlier run had it", wording.Dim}})
 	}
 	c.printTable(t)
 	return nil
@@ -64,8 +66,7 @@ func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 
 var commandNotFound = regexp.MustCompile(`^cannot start "([^"]+)": command "[^/"]+" not found$`)
 
-// addSearchPath adds to what kept a session from starting, a command that is in no directory of its
-// PATH, which PATH that was.
+// addSearchPath adds to the error about a command that was not found the PATH that was searched.
 func (c *ctl) addSearchPath(f *failure) *failure {
 	match := commandNotFound.FindStringSubmatch(f.message)
 	if match == nil || c.client == nil {

@@ -15,28 +15,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// untested are the errors that no story can bring about, and why.
+// untested are the errors that no story can cause, and why.
 var untested = map[string]string{
-	"cannot report: ":                    "a hook is told nothing: report exits with 0 whatever happens",
-	"cannot wait for %q: it was removed": "its end comes before, and a script cannot know when one that never ran is waited for",
+	"cannot report: ": "report always exits with 0 and prints nothing in a hook",
+	"cannot wait for %q: it was removed": "a session ends before it is removed, " +
+		"and a story cannot remove one that never ran while it is being waited for",
 }
 
-// TestErrorMessages_OccurInStories: what corralctl itself can refuse is in a story, with its hint and exit
-// code.
+// TestErrorMessages_OccurInStories: every error of corralctl's own is in a story, with its hint and
+// exit code.
 func TestErrorMessages_OccurInStories(t *testing.T) {
-	var told strings.Builder
+	var storyText strings.Builder
 	stories, err := filepath.Glob("testdata/*.story")
 	require.NoError(t, err)
 	for _, path := range stories {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		told.Write(text)
+		storyText.Write(text)
 	}
 	messages := ownErrors(t)
 	require.NotEmpty(t, messages)
 	for message, where := range messages {
 		if untested[message] == "" {
-			assert.Regexp(t, anyOf(message), told.String(), where)
+			assert.Regexp(t, anyOf(message), storyText.String(), where)
 		}
 	}
 	for message := range untested {
@@ -44,13 +45,13 @@ func TestErrorMessages_OccurInStories(t *testing.T) {
 	}
 }
 
-// anyOf is what a format can print, as an expression.
+// anyOf returns an expression that matches what a format can print.
 func anyOf(format string) *regexp.Regexp {
 	pattern := regexp.MustCompile(`%[a-z]`).ReplaceAllString(regexp.QuoteMeta(format), ".+")
 	return regexp.MustCompile(`(?m)^corralctl: .*` + pattern)
 }
 
-// ownErrors are the formats of the errors that the sources make, with where they do.
+// ownErrors returns the formats of the errors in the source files, each with its position.
 func ownErrors(t *testing.T) map[string]string {
 	all := map[string]string{}
 	files := token.NewFileSet()
@@ -74,8 +75,8 @@ func ownErrors(t *testing.T) map[string]string {
 	return all
 }
 
-// errorOf is the text of an error that is made by an expression: a usagef, or a failure with a
-// message.
+// errorOf returns the message of an error that an expression makes: a call of usagef, or a failure
+// with a message.
 func errorOf(node ast.Node) *ast.BasicLit {
 	switch n := node.(type) {
 	case *ast.CallExpr:
@@ -97,7 +98,8 @@ func errorOf(node ast.Node) *ast.BasicLit {
 	return nil
 }
 
-// literal is the first string in an expression: itself, a format, the begin of a sum.
+// literal returns the first string literal in an expression: itself, a format, the beginning of a
+// sum.
 func literal(e ast.Expr) *ast.BasicLit {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -1,7 +1,8 @@
 package main
 
-// examples are what the help of corralctl and of each verb ends with: a command, and after " # "
-// what it does. The most useful one is the first: there may be no room for others.
+// examples are shown at the end of the help of corralctl and of each verb. Each is a command and,
+// after two spaces and a "#", a description. The most useful one is first: the others are left out
+// where they do not fit.
 var examples = map[string][]string{
 	"corralctl": {
 		"corralctl run claude  # run an agent in this directory",
@@ -34,18 +35,22 @@ var examples = map[string][]string{
 	"approve": {"corralctl approve shop  # what it asks permission for now"},
 	"deny":    {"corralctl deny shop  # it may not do that"},
 	"peek":    {"corralctl peek shop  # the screen", "corralctl peek -n 100 shop  # with 100 lines of history"},
-	"logs":    {"corralctl logs -f shop  # follow the output", "corralctl logs --journal shop  # what happened to the session"},
+	"logs": {"corralctl logs -f shop  # follow the output",
+		"corralctl logs --journal shop  # what happened to the session"},
 	"diff": {
 		"corralctl diff shop  # since its branch began",
 		"corralctl diff --stat --base=v2 shop  # a summary, since v2",
 	},
-	"status":  {"corralctl status shop  # all that is known", "corralctl status  # of corrald"},
-	"why":     {"corralctl why shop  # which source says that it waits"},
-	"show":    {"corralctl show -P State shop  # one value, for a script", "corralctl show  # every property of corrald"},
-	"wait":    {"corralctl wait shop; echo $?  # its exit code", "corralctl wait --until=waiting --timeout=10min shop  # until it asks"},
-	"monitor": {"corralctl monitor --format=json  # every change, for a script", "corralctl monitor --format=waybar  # for a bar"},
-	"start":   {"corralctl start shop  # with a fresh conversation"},
-	"stop":    {"corralctl stop shop  # the agent may save first", "corralctl stop --all --timeout=2min  # every session, with time to end"},
+	"status": {"corralctl status shop  # all that is known", "corralctl status  # of corrald"},
+	"why":    {"corralctl why shop  # which source says that it waits"},
+	"show":   {"corralctl show -P State shop  # one value, for a script", "corralctl show  # every property of corrald"},
+	"wait": {"corralctl wait shop; echo $?  # its exit code",
+		"corralctl wait --until=waiting --timeout=10min shop  # until it asks"},
+	"monitor": {"corralctl monitor --format=json  # every change, for a script",
+		"corralctl monitor --format=waybar  # for a bar"},
+	"start": {"corralctl start shop  # with a fresh conversation"},
+	"stop": {"corralctl stop shop  # the agent may save first",
+		"corralctl stop --all --timeout=2min  # every session, with time to end"},
 	"restart": {"corralctl restart shop  # with a fresh conversation"},
 	"resume":  {"corralctl resume shop  # with the same conversation"},
 	"suspend": {"corralctl suspend shop  # until: corralctl resume shop"},

@@ -22,17 +22,16 @@ const (
 	exitTimeout     = 124
 )
 
-// failure is an error that knows its exit code. Without a message nothing is printed: the code says
-// it all.
+// failure is an error with an exit code. If the message is "", nothing is printed.
 type failure struct {
 	code    int
 	message string
-	hint    string // a command that would help, "" if there is none
+	hint    string // a command that helps, or ""
 }
 
 func (f *failure) Error() string { return f.message }
 
-// exit is a failure that is only an exit code.
+// exit returns an error that only sets the exit code, nil for 0.
 func exit(code int) error {
 	if code == 0 {
 		return nil
@@ -52,7 +51,7 @@ func usagef(verb, format string, args ...any) error {
 	return usageError(verb, fmt.Errorf(format, args...))
 }
 
-// report prints err, if there is one to print, and returns its exit code.
+// report prints err, if it has a message, and returns its exit code.
 func (c *ctl) report(err error) int {
 	if err == nil {
 		return 0
@@ -62,7 +61,7 @@ func (c *ctl) report(err error) int {
 		f = c.cannot(c.doing(), "", err)
 	}
 	if f.message != "" {
-		_ = c.out.Flush() // what came before the error stays before it
+		_ = c.out.Flush() // earlier output is printed before the error
 		fmt.Fprintf(c.err, "corralctl: %s\n", wording.Printable(f.message))
 		if f.hint != "" {
 			fmt.Fprintf(c.err, "hint: %s\n", wording.Printable(c.withHost(f.hint)))
@@ -71,13 +70,13 @@ func (c *ctl) report(err error) int {
 	return f.code
 }
 
-// warn prints what went another way than somebody may believe, with the command that helps.
+// warn prints a warning with a command that helps.
 func (c *ctl) warn(message, hint string) {
 	_ = c.out.Flush()
 	fmt.Fprintf(c.err, "corralctl: %s\nhint: %s\n", wording.Printable(message), wording.Printable(c.withHost(hint)))
 }
 
-// withHost is a command for the machine that was asked: help is the same here.
+// withHost adds --host to a command if it was given to this one. Help is the same on every machine.
 func (c *ctl) withHost(command string) string {
 	rest, ours := strings.CutPrefix(command, "corralctl ")
 	if c.host == "" || !ours || strings.HasPrefix(rest, "help") {
@@ -86,8 +85,8 @@ func (c *ctl) withHost(command string) string {
 	return "corralctl --host=" + c.host + " " + rest
 }
 
-// cannot turns what went wrong while doing something with an object (a session's id, or "") into
-// what is printed about it.
+// cannot turns an error while doing something with an object (a session's id, or "") into the
+// failure that is printed.
 func (c *ctl) cannot(doing, object string, err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -117,17 +116,17 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 		hint = "corralctl thaw " + object
 	}
 	if rest, ok := strings.CutPrefix(message, fmt.Sprintf("session %q ", object)); ok {
-		message = "it " + rest // the object has been named
+		message = "it " + rest // the prefix names the object already
 	}
 	message = strings.TrimPrefix(message, fmt.Sprintf("session %q: ", object))
 	if strings.HasPrefix(message, "cannot ") {
-		return c.addSearchPath(&failure{exitFailed, message, hint}) // the daemon's sentence says what and why
+		return c.addSearchPath(&failure{exitFailed, message, hint}) // corrald's message has both object and cause
 	}
 	return &failure{exitFailed, prefix + ": " + message, hint}
 }
 
-// hintFor is the command that helps with an error of the bus, by its short name; object is the
-// session that it is about, or "". A verb that knows a better one puts it in its place.
+// hintFor returns the command that helps after an error of the bus, given by its short name. Object
+// is the session that it is about, or "". Verbs that have a better hint replace this one.
 func hintFor(short, object string) string {
 	switch short {
 	case dbusapi.AgentNotInstalled:
@@ -151,8 +150,8 @@ func hintFor(short, object string) string {
 	return ""
 }
 
-// holderHint is the command that shows the session which, by the daemon's sentence, has what
-// another one wants.
+// holderHint returns the command that shows the session which is named in corrald's message as the
+// holder of the resource.
 func holderHint(message string) string {
 	_, rest, _ := strings.Cut(message, "in use by session \"")
 	holder, _, is := strings.Cut(rest, "\"")
@@ -162,7 +161,7 @@ func holderHint(message string) string {
 	return "corralctl attach " + holder
 }
 
-// doing is the verb as an error says it: "cannot remove", "cannot send to".
+// doing returns the current verb as in an error message: "cannot remove", "cannot send to".
 func (c *ctl) doing() string {
 	switch c.name {
 	case "rm":
@@ -193,10 +192,10 @@ func (c *ctl) doing() string {
 	return c.name
 }
 
-// hasTimedOut tells whether the time of --timeout is over, which may have cut a connection off.
+// hasTimedOut returns whether the time of --timeout is over, which may have closed a connection.
 func (c *ctl) hasTimedOut() bool { return c.timeout.set && time.Since(c.started) >= c.timeout.Duration }
 
-// isUnanswered tells whether err, or the time of --timeout, means that a daemon may well be there and
+// isUnanswered returns whether err, or the end of --timeout, means that corrald may be running but
 // has not answered.
 func (c *ctl) isUnanswered(err error) bool {
 	return c.hasTimedOut() || errors.Is(err, context.DeadlineExceeded)
@@ -223,8 +222,8 @@ func (c *ctl) unreachableReason(err error) string {
 	return "corrald is not running"
 }
 
-// startHint is the command that starts a daemon which err says is missing. Where not even a bus is,
-// doctor tells how one comes to have one.
+// startHint returns the command that starts corrald after err. Without a bus, it is doctor, which
+// explains how to get one.
 func (c *ctl) startHint(err error) string {
 	var connect *client.ConnectError
 	var excluded *client.ExcludedError

@@ -15,8 +15,8 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// followLog shows the last lines of a session's log and then what comes, until the session is
-// removed or the user has seen enough.
+// followLog shows the last lines of a session's log and then new output, until the session is
+// removed or stdout is closed.
 func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	manager, err := c.client.Manager(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	if err := f.showTail(o); err != nil {
 		return err
 	}
-	left := make(chan struct{}) // nobody reads it any more
+	left := make(chan struct{}) // closed when the reader of stdout is gone
 	go func() {
 		awaitHangup(os.Stdout)
 		close(left)
@@ -48,7 +48,8 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 		case <-left:
 			return nil
 		case event, ok := <-watcher.Events:
-			if !ok || event.Name == directory && event.Has(fsnotify.Remove|fsnotify.Rename) { // a session that is removed is moved away first
+			// to remove a session, corrald first moves its directory away
+			if !ok || event.Name == directory && event.Has(fsnotify.Remove|fsnotify.Rename) {
 				return f.finish()
 			}
 			if event.Name != filepath.Join(directory, logName) {
@@ -56,7 +57,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 			}
 		case err, ok := <-watcher.Errors:
 			if !ok || !errors.Is(err, fsnotify.ErrEventOverflow) {
-				return err // after an overflow, reading on is all that is needed
+				return err // after an overflow, the log is simply read on
 			}
 		}
 		if err := f.read(); err != nil {
@@ -65,7 +66,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	}
 }
 
-// follower reads a log that grows and whose file is replaced.
+// follower reads a growing log whose file is replaced by rotation.
 type follower struct {
 	directory string
 	out       *ctl
@@ -74,7 +75,7 @@ type follower struct {
 	buffer    []byte
 }
 
-// showTail shows the last lines of what is there.
+// showTail shows the last lines of the existing log.
 func (f *follower) showTail(o *logsOptions) error {
 	lines := o.lines
 	if lines < 0 {
@@ -100,7 +101,7 @@ func (f *follower) showTail(o *logsOptions) error {
 	return f.out.out.Flush()
 }
 
-// readExisting reads what is there.
+// readExisting reads the existing log.
 func (f *follower) readExisting() error {
 	files, err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +121,8 @@ func (f *follower) readExisting() error {
 }
 
 func (f *follower) open() (*logFiles, error) {
-	return openLogFiles(f.directory, func() (*os.File, error) { return safefile.Open(filepath.Join(f.directory, logName)) })
+	return openLogFiles(f.directory,
+		func() (*os.File, error) { return safefile.Open(filepath.Join(f.directory, logName)) })
 }
 
 func (f *follower) flush() error {
@@ -130,7 +132,7 @@ func (f *follower) flush() error {
 	return f.playback.transcript.Flush()
 }
 
-// finish shows what is left when no more comes: a last line without an end.
+// finish shows the rest at the end of the log: a last line without a newline.
 func (f *follower) finish() error {
 	if f.playback.transcript != nil {
 		if err := f.playback.transcript.Close(); err != nil {
@@ -140,8 +142,8 @@ func (f *follower) finish() error {
 	return f.out.out.Flush()
 }
 
-// copy shows what a file has from its position on. A size is on record before what was printed at
-// it.
+// copy shows a file from its current offset. Before each part, it reads the recorded terminal sizes
+// again: a size is recorded before the output that follows it.
 func (f *follower) copy(file *os.File) error {
 	if f.buffer == nil {
 		f.buffer = make([]byte, 32<<10)
@@ -167,7 +169,7 @@ func (f *follower) copy(file *os.File) error {
 	}
 }
 
-// read shows what came since, first of the file that is open, then of the one that took its place.
+// read shows the new output: first of the open file, then of the file that has replaced it.
 func (f *follower) read() error {
 	for {
 		if f.file != nil {
@@ -182,7 +184,7 @@ func (f *follower) read() error {
 	}
 }
 
-// drain shows what was added to the open file.
+// drain shows what was appended to the open file.
 func (f *follower) drain() error {
 	if err := f.reposition(); err != nil {
 		return err
@@ -190,8 +192,8 @@ func (f *follower) drain() error {
 	return f.copy(f.file)
 }
 
-// reposition finds the place to read on at in a file that was cut at its beginning, which a smaller limit
-// does, or that begins anew.
+// reposition corrects the offset in the open file after its beginning was cut off, because of a
+// smaller limit, or after it was truncated.
 func (f *follower) reposition() error {
 	info, err := f.file.Stat()
 	if err != nil {
@@ -222,15 +224,14 @@ func (f *follower) reposition() error {
 	return err
 }
 
-// isCurrent tells whether what the log is called is the open file.
+// isCurrent returns whether the open file is still the one at the log's path.
 func (f *follower) isCurrent(open os.FileInfo) bool {
 	now, err := os.Stat(filepath.Join(f.directory, logName))
 	return err == nil && os.SameFile(open, now)
 }
 
-// reopen opens the file that is at the path now, and tells whether it is another one than before.
-// What was added to the one before until it was replaced is shown first, then what came between the
-// two, as far as it is still there.
+// reopen opens the file at the log's path and returns whether it is a new one. It first shows the
+// rest of the previous file, and then the output between the two files, as far as it still exists.
 func (f *follower) reopen() (bool, error) {
 	files, err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -242,7 +243,7 @@ func (f *follower) reopen() (bool, error) {
 	if files.older != nil {
 		defer func() { _ = files.older.Close() }()
 	}
-	if f.file == nil { // withHost was no log so far: all of it is new
+	if f.file == nil { // there was no log before: all of it is new
 		f.file = files.newer
 		return true, f.playback.play(files)
 	}
@@ -260,8 +261,8 @@ func (f *follower) reopen() (bool, error) {
 	return true, nil
 }
 
-// sshBridge shows what is between the end of the file that was read so far and the begin of the newer
-// one of files, and tells what is missing of it.
+// showGap shows the output between the end of the previous file and the beginning of files.newer,
+// and prints how much of it is missing.
 func (f *follower) showGap(files *logFiles) error {
 	isOpen, err := sameFile(files.older, f.file)
 	if err != nil || isOpen {
@@ -276,7 +277,7 @@ func (f *follower) showGap(files *logFiles) error {
 	if err := f.printMissing(wasSized, at, begin); err != nil {
 		return err
 	}
-	if wasSized && at > begin { // the older file was cut to where it was read to, and beyond
+	if wasSized && at > begin { // the previous file was cut off beyond the offset that was read
 		if _, err := files.older.Seek(at-begin, io.SeekStart); err != nil {
 			return err
 		}
@@ -286,8 +287,8 @@ func (f *follower) showGap(files *logFiles) error {
 	return f.copy(files.older)
 }
 
-// printMissing tells what is missing between two places of the log, if something is or, where sizes
-// say nothing, may be.
+// printMissing prints how much output is missing between two offsets of the log. Without recorded
+// sizes it prints that some may be missing.
 func (f *follower) printMissing(sized bool, from, to int64) error {
 	switch {
 	case !sized:

@@ -8,13 +8,13 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// hookEvent is what an agent hands its hook, by the names that the agents have for it. Each field
-// is taken by itself: one that is of another type, with some version, does not spoil the others.
+// hookEvent is the JSON object that an agent passes to its hook. Each field is decoded separately,
+// so that a field with another type in some version does not make the others unreadable.
 type hookEvent struct {
 	fields map[string]json.RawMessage
 }
 
-// transcript returns the first of these fields that is a text and says something.
+// text returns the first of these fields that is a string and not empty.
 func (e hookEvent) text(names ...string) string {
 	for _, name := range names {
 		var s string
@@ -31,15 +31,16 @@ func (e hookEvent) object(name string) (o hookEvent) {
 	return o
 }
 
-// agentHooks has, for each agent whose hooks are understood, what an event of its means. It is
-// false if that is nothing.
+// agentHooks has a function for each agent whose hooks are supported. It returns the report for an
+// event, and false if the event does not change the agent's status.
 var agentHooks = map[string]func(event string, e hookEvent) (client.Report, bool){
-	"claude": claudeHook, "codex": codexHook, "copilot": copilotHook, "gemini": geminiHook, "opencode": opencodeHook, "qwen": claudeHook,
+	"claude": claudeHook, "codex": codexHook, "copilot": copilotHook, "gemini": geminiHook, "opencode": opencodeHook,
+	"qwen": claudeHook,
 }
 
-// readHook returns what an agent's hook has to report. The event is for those that do not name it
-// in what they hand over, as Copilot. It is false if there is nothing to report, or nothing that
-// could be read.
+// readHook returns the report for what an agent passes to its hook, and false if there is nothing
+// to report or the payload cannot be decoded. Event is for agents whose payload does not contain
+// it, as Copilot's.
 func readHook(agent, event string, payload []byte) (r client.Report, ok bool) {
 	var e hookEvent
 	if json.Unmarshal(payload, &e.fields) != nil && event == "" {
@@ -73,7 +74,7 @@ func errorReport(message string) (client.Report, bool) {
 	return client.Report{Activity: "idle", Reason: "error", Message: message}, true
 }
 
-// claudeHook is for Claude Code and Qwen Code, which has its hooks from there.
+// claudeHook is for Claude Code, and for Qwen Code, whose hooks are derived from it.
 func claudeHook(event string, e hookEvent) (client.Report, bool) {
 	switch event {
 	case "SessionStart":
@@ -90,14 +91,15 @@ func claudeHook(event string, e hookEvent) (client.Report, bool) {
 	case "Stop":
 		return turnEndedReport()
 	case "StopFailure":
-		return errorReport(e.text("error_details", "error", "message")) // the error is a word for its kind
+		return errorReport(e.text("error_details", "error", "message")) // error is a category
 	case "SessionEnd":
 		return idleReport()
 	}
 	return client.Report{}, false
 }
 
-// claudePermissionRequest is for a tool that a person has to allow, or that is a question to them itself.
+// claudePermissionRequest is for a tool that needs the user's permission, or that asks the user a
+// question.
 func claudePermissionRequest(e hookEvent) (client.Report, bool) {
 	if tool := e.text("tool_name"); tool != "AskUserQuestion" && tool != "ask_user_question" {
 		return waitingReport("permission", e.toolRequest("tool_name", "tool_input"))
@@ -105,7 +107,7 @@ func claudePermissionRequest(e hookEvent) (client.Report, bool) {
 	return waitingReport("question", e.object("tool_input").question())
 }
 
-// question returns the first of the questions that an agent has at once.
+// question returns the first of the questions in a tool's input.
 func (e hookEvent) question() string {
 	var questions []struct{ Question string }
 	if json.Unmarshal(e.fields["questions"], &questions) != nil || len(questions) == 0 {
@@ -114,21 +116,21 @@ func (e hookEvent) question() string {
 	return questions[0].Question
 }
 
-// claudeNotification is told seconds after the question was: of permissions PermissionRequest tells
-// at once, and more.
+// claudeNotification handles notifications, which are sent seconds after the request. Those about
+// permissions are ignored, because PermissionRequest comes at once and has more detail.
 func claudeNotification(e hookEvent) (client.Report, bool) {
 	switch e.text("notification_type") {
 	case "elicitation_dialog":
 		return waitingReport("question", e.text("message"))
-	case "idle_prompt": // also after an interruption, of which no hook tells
+	case "idle_prompt": // after an interruption too, which has no other hook
 		return turnEndedReport()
 	}
 	return client.Report{}, false
 }
 
-// codexHook: the events of Codex's hooks are those of Claude Code. What `notify` hands over is of a
-// conversation that may not be the session's: Codex has another one make up a title. Whose it is,
-// report looks up.
+// codexHook handles Codex, whose hooks have the events of Claude Code. `notify` may be about
+// another conversation than the session's: Codex uses a separate one to generate a title.
+// reportActivity compares the conversations.
 func codexHook(event string, e hookEvent) (client.Report, bool) {
 	if event == codexTurn {
 		return turnEndedReport()
@@ -141,7 +143,7 @@ const codexTurn = "agent-turn-complete"
 
 func geminiHook(event string, e hookEvent) (client.Report, bool) {
 	switch event {
-	case "SessionStart", "SessionEnd": // the end is told three times
+	case "SessionStart", "SessionEnd": // SessionEnd is sent three times
 		return idleReport()
 	case "BeforeAgent", "AfterTool":
 		return workingReport()
@@ -163,7 +165,7 @@ func copilotHook(event string, e hookEvent) (client.Report, bool) {
 		return workingReport()
 	case "permissionRequest":
 		return waitingReport("permission", e.toolRequest("toolName", "toolInput"))
-	case "notification": // of a permission, too, of which permissionRequest tells more
+	case "notification": // for permissions too, but permissionRequest has more detail
 		if e.text("notification_type") == "elicitation_dialog" {
 			return waitingReport("question", e.text("message"))
 		}
@@ -175,27 +177,29 @@ func copilotHook(event string, e hookEvent) (client.Report, bool) {
 	return client.Report{}, false
 }
 
-// opencodeHook is for what its plugin is told: an event with properties.
+// opencodeHook handles the events of opencode's plugin: each has a type and properties.
 func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 	p := e.object("properties")
 	switch event {
 	case "session.created":
 		r, ok = idleReport()
 	case "session.status":
-		if p.object("status").text("type") == "idle" { // session.idle says so too
+		if p.object("status").text("type") == "idle" { // session.idle is sent as well
 			return r, false
 		}
 		r, ok = workingReport()
 	case "permission.replied", "question.replied":
 		r, ok = workingReport()
 	case "permission.asked":
-		r, ok = waitingReport("permission", strings.TrimSuffix(p.text("permission")+": "+p.object("metadata").text("command", "filepath", "url"), ": "))
+		r, ok = waitingReport("permission",
+			strings.TrimSuffix(p.text("permission")+": "+p.object("metadata").text("command", "filepath", "url"), ": "))
 	case "question.asked":
 		r, ok = waitingReport("question", p.question())
 	case "session.idle":
 		r, ok = turnEndedReport()
 	case "session.error":
-		if failure := p.object("error"); failure.text("name") != "MessageAbortedError" { // by the user
+		// MessageAbortedError means that the user interrupted it
+		if failure := p.object("error"); failure.text("name") != "MessageAbortedError" {
 			r, ok = errorReport(failure.object("data").text("message"))
 		}
 	}
@@ -206,7 +210,7 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 	return r, ok
 }
 
-// toolRequest is what an agent wants to do, in the words of a person: which tool, and with what.
+// toolRequest describes what an agent wants to do: the tool and its main argument.
 func (e hookEvent) toolRequest(tool, input string) string {
 	with := e.object(input).text("command", "file_path", "path", "url", "pattern", "query", "description")
 	return strings.Trim(e.text(tool)+": "+with, ": ")

@@ -16,9 +16,10 @@ import (
 
 // connectHost connects to the user's bus on another machine.
 func connectHost(ctx context.Context, host string) (*client.Client, error) {
-	// The bridge's --user is only for containers; the shell there knows where the user's bus is.
-	// Without braces, which fish does not take.
-	ssh := exec.CommandContext(ctx, "ssh", "-xT", "--", host, "systemd-stdio-bridge", "--bus-path=unix:path=$XDG_RUNTIME_DIR/bus")
+	// The bridge's option --user is only for containers, but the remote shell knows the path of the
+	// user's bus. The variable has no braces, which fish does not accept.
+	ssh := exec.CommandContext(ctx, "ssh", "-xT", "--", host, "systemd-stdio-bridge",
+		"--bus-path=unix:path=$XDG_RUNTIME_DIR/bus")
 	ssh.Stderr = os.Stderr
 	in, err := ssh.StdinPipe()
 	if err != nil {
@@ -34,7 +35,7 @@ func connectHost(ctx context.Context, host string) (*client.Client, error) {
 	return client.ConnectOver(ctx, sshBridge{out, in, ssh})
 }
 
-// sshBridge is the way to the other machine's bus.
+// sshBridge is the connection to a bus on another machine.
 type sshBridge struct {
 	io.Reader
 	io.WriteCloser
@@ -46,16 +47,16 @@ func (b sshBridge) Close() error {
 	return errors.Join(err, b.ssh.Process.Kill())
 }
 
-// execHost replaces this process by the same verb on the other machine, for what needs a descriptor
-// or a terminal there. The options that every verb takes go along as they were given; words are the
-// others, and the arguments.
+// execHost replaces this process by the same verb on the other machine, for verbs that need a file
+// descriptor or a terminal there. It passes the options that every verb takes as they were given;
+// words are the other options and the arguments.
 func (c *ctl) execHost(verb string, words ...string) error {
 	command := []string{"ssh", "--", c.host, "corralctl"}
 	if c.outTTY != nil {
 		command = []string{"ssh", "-t", "--", c.host, "corralctl"}
 	}
 	for _, word := range slices.Concat([]string{verb}, c.optionWords(), words) {
-		command = append(command, wording.ShellWord(word)) // ssh joins its words for the shell there
+		command = append(command, wording.ShellWord(word)) // ssh joins its arguments for the remote shell
 	}
 	return c.exec(command, os.Environ())
 }

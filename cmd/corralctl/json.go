@@ -14,12 +14,11 @@ import (
 
 func (c *ctl) wantsJSON() bool { return c.json != "" && c.json != "off" }
 
-// prettyJSON tells whether JSON is laid out for people: where that was asked for, and on a terminal
-// where nothing was.
+// prettyJSON returns whether JSON is indented: with --json=pretty, and on a terminal by default.
 func (c *ctl) prettyJSON() bool { return c.json == "pretty" || c.json == "auto" && c.outTTY != nil }
 
-// printJSON writes a value as JSON; without a style named, pretty on a terminal. Nothing in it acts
-// on a terminal, wherever it is shown in the end.
+// printJSON prints a value as JSON, indented on a terminal by default. All characters are escaped
+// that a terminal would interpret.
 func (c *ctl) printJSON(value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -34,15 +33,17 @@ func (c *ctl) printJSON(value any) error {
 	return err
 }
 
-// unsetNumbers are the numbers of a session that may be unknown, by their keys, with the value that
-// stands for this on the bus.
+// unsetNumbers are the keys of a session's numbers that may be unknown, with the value that means
+// unknown on the bus.
 var unsetNumbers = map[string]uint64{
-	"MemoryCurrent": math.MaxUint64, "MemoryPeak": math.MaxUint64, "CPUUsageNSec": math.MaxUint64, "TasksCurrent": math.MaxUint64,
-	"TotalRuntimeUSec": math.MaxUint64, "ExecMainCPUUsageNSec": math.MaxUint64, "ExecMainMaxRSS": math.MaxUint64, "LastActivityTimestamp": 0,
+	"MemoryCurrent": math.MaxUint64, "MemoryPeak": math.MaxUint64, "CPUUsageNSec": math.MaxUint64,
+	"TasksCurrent":     math.MaxUint64,
+	"TotalRuntimeUSec": math.MaxUint64, "ExecMainCPUUsageNSec": math.MaxUint64, "ExecMainMaxRSS": math.MaxUint64,
+	"LastActivityTimestamp": 0,
 }
 
-// nullUnset has null in JSON where a number is not known. What it looks for cannot be within a
-// string: a quote is escaped there.
+// nullUnset replaces unknown numbers in JSON text by null. The pattern cannot match within a
+// string, because quotes are escaped there.
 func nullUnset(text []byte) []byte {
 	for key, unset := range unsetNumbers {
 		for _, colon := range []string{":", ": "} {
@@ -55,7 +56,7 @@ func nullUnset(text []byte) []byte {
 	return text
 }
 
-// plainValues turns properties as they came from the bus into values for JSON.
+// plainValues converts properties from the bus to values for JSON.
 func plainValues(properties client.Properties) map[string]any {
 	values := make(map[string]any, len(properties))
 	for name, value := range properties {
@@ -67,7 +68,7 @@ func plainValues(properties client.Properties) map[string]any {
 	return values
 }
 
-// unitPropertyValues are unit properties by their names.
+// unitPropertyValues returns unit properties by their names.
 func unitPropertyValues(rows [][]any) map[string]any {
 	values := make(map[string]any, len(rows))
 	for _, row := range rows {

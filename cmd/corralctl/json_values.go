@@ -8,8 +8,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// What --json prints beside the contract's own properties. docs/reference/json.md tells what each
-// field means; a field that is there stays.
+// The types below are what --json prints besides the properties of the bus. docs/reference/json.md
+// documents the fields; existing fields must stay.
 
 // statusValue is one session of status.
 type statusValue struct {
@@ -34,7 +34,8 @@ type processValue struct {
 }
 
 func (s sessionStatus) value() statusValue {
-	v := statusValue{Session: s.session, Runs: s.session.Runs, Processes: []processValue{}, Outside: []strayValue{}, Problems: []string{}, Screen: []string{}}
+	v := statusValue{Session: s.session, Runs: s.session.Runs, Processes: []processValue{}, Outside: []strayValue{},
+		Problems: []string{}, Screen: []string{}}
 	v.UnitProperties = make(map[string]any, len(s.session.UnitProperties))
 	for _, p := range s.session.UnitProperties {
 		v.UnitProperties[p.Name] = plainValue(p.Value)
@@ -75,13 +76,14 @@ func (w *waiter) values() []waitValue {
 	for _, id := range w.watch.ids {
 		s := w.sessions[id]
 		if s == nil {
-			continue // it could not be waited for, and the error says why
+			continue // it could not be waited for; the error has the reason
 		}
 		code := 0
 		if f := (*failure)(nil); errors.As(w.results[id], &f) {
 			code = f.code
 		}
-		values = append(values, waitValue{s.Id, s.State, s.Activity, s.Attention, s.Result, s.Reason, s.ExecMainCode, s.ExecMainStatus, code})
+		values = append(values,
+			waitValue{s.Id, s.State, s.Activity, s.Attention, s.Result, s.Reason, s.ExecMainCode, s.ExecMainStatus, code})
 	}
 	return values
 }

@@ -20,7 +20,7 @@ import (
 
 var documentedKey = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| (text|number or null|number|bool|list|object) \\|")
 
-// documented are the keys that docs/reference/json.md has, with their types, by section.
+// documented returns the keys in docs/reference/json.md with their types, by section.
 func documented(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/reference/json.md")
@@ -36,7 +36,7 @@ func documented(t *testing.T) map[string]map[string]string {
 	return sections
 }
 
-// jsonType is the type of a value, in the words of the document.
+// jsonType returns the type of a value as docs/reference/json.md names it.
 func jsonType(value any) string {
 	switch value.(type) {
 	case string:
@@ -67,7 +67,7 @@ func TestJSON_MatchesItsDocumentation(t *testing.T) {
 		}
 		return output
 	}
-	seen := map[string]bool{"Others": true, "Hooks": true} // which corrald prints
+	seen := map[string]bool{"Others": true, "Hooks": true} // corrald prints these
 	sections["Runs"] = map[string]string{"Runs": sections["status"]["Runs"]}
 	sections["UnitProperties"] = map[string]string{"UnitProperties": sections["status"]["UnitProperties"]}
 	check := func(line string, titles ...string) {
@@ -132,8 +132,7 @@ func TestJSON_MatchesItsDocumentation(t *testing.T) {
 	assert.JSONEq(t, `[]`, string(run("corralctl clean -j --dry-run")))
 }
 
-// TestJSON_EscapesControlCharacters: what an agent has reported reaches it as text, and is
-// still JSON.
+// TestJSON_EscapesControlCharacters: text from an agent is escaped and decodes to the same text.
 func TestJSON_EscapesControlCharacters(t *testing.T) {
 	session := client.Session{Id: "shop", Description: "\u009b31mred", AttentionMessage: "\u202etfel\u200e 👩\u200d👧"}
 	for _, style := range []string{"short", "pretty"} {
@@ -151,20 +150,25 @@ func TestJSON_EscapesControlCharacters(t *testing.T) {
 	}
 }
 
-// TestJSON_PrintsUnknownNumbersAsNull: the number that stands for this on the bus is a number
-// like any other for who reads JSON.
+// TestJSON_PrintsUnknownNumbersAsNull: the number that means unknown on the bus would be taken for
+// a value by readers of JSON.
 func TestJSON_PrintsUnknownNumbersAsNull(t *testing.T) {
 	const unset = math.MaxUint64
 	text := `"MemoryCurrent":18446744073709551615,`
 	session := client.Session{
-		Description: text, MemoryCurrent: unset, MemoryPeak: unset, CPUUsageNSec: unset, TasksCurrent: unset, TotalRuntimeUSec: unset, ExecMainCPUUsageNSec: unset, ExecMainMaxRSS: unset, Labels: map[string]string{text: text},
+		Description: text, MemoryCurrent: unset, MemoryPeak: unset, CPUUsageNSec: unset, TasksCurrent: unset,
+		TotalRuntimeUSec: unset, ExecMainCPUUsageNSec: unset, ExecMainMaxRSS: unset, Labels: map[string]string{text: text},
 	}
 	for _, style := range []string{"short", "pretty"} {
-		for _, value := range []any{[]client.Session{session}, []statusValue{{Session: session}}, []any{plainValues(client.Properties{
-			"MemoryCurrent": dbus.MakeVariant(uint64(unset)), "MemoryPeak": dbus.MakeVariant(uint64(unset)), "CPUUsageNSec": dbus.MakeVariant(uint64(unset)),
-			"ExecMainCPUUsageNSec": dbus.MakeVariant(uint64(unset)), "ExecMainMaxRSS": dbus.MakeVariant(uint64(unset)), "TasksCurrent": dbus.MakeVariant(uint64(unset)), "TotalRuntimeUSec": dbus.MakeVariant(uint64(unset)), "LastActivityTimestamp": dbus.MakeVariant(uint64(0)),
-			"Description": dbus.MakeVariant(text), "Labels": dbus.MakeVariant(map[string]string{text: text}),
-		})}} {
+		for _, value := range []any{[]client.Session{session}, []statusValue{{Session: session}},
+			[]any{plainValues(client.Properties{
+				"MemoryCurrent": dbus.MakeVariant(uint64(unset)), "MemoryPeak": dbus.MakeVariant(uint64(unset)),
+				"CPUUsageNSec":         dbus.MakeVariant(uint64(unset)),
+				"ExecMainCPUUsageNSec": dbus.MakeVariant(uint64(unset)), "ExecMainMaxRSS": dbus.MakeVariant(uint64(unset)),
+				"TasksCurrent": dbus.MakeVariant(uint64(unset)), "TotalRuntimeUSec": dbus.MakeVariant(uint64(unset)),
+				"LastActivityTimestamp": dbus.MakeVariant(uint64(0)),
+				"Description":           dbus.MakeVariant(text), "Labels": dbus.MakeVariant(map[string]string{text: text}),
+			})}} {
 			var out bytes.Buffer
 			c := &ctl{out: bufio.NewWriter(&out), globals: globals{json: style}}
 			require.NoError(t, c.printJSON(value))

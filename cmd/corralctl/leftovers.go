@@ -2,8 +2,8 @@ package main
 
 import "github.com/corrald/corral/dbusapi/client"
 
-// remaining is leftovers, where the sessions are this machine's: on another one's they are not seen, and
-// what is here under the same name is another session's.
+// leftovers is countLeftovers for sessions of this machine. For another machine it returns 0: a
+// control group of the same name here would belong to another session.
 func (c *ctl) leftovers(s client.Session) int {
 	if c.host != "" {
 		return 0
@@ -11,7 +11,8 @@ func (c *ctl) leftovers(s client.Session) int {
 	return countLeftovers(s)
 }
 
-// countLeftovers counts the processes in a session's control group beside its shim and tmux.
+// countLeftovers returns the number of processes in a session's control group besides its shim and
+// tmux.
 func countLeftovers(s client.Session) int {
 	if s.ControlGroup == "" {
 		return 0

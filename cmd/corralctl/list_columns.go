@@ -12,59 +12,70 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// listColumn is a column that list can show, and sort by.
+// listColumn is a column that list can show and sort by.
 type listColumn struct {
-	name     string // as --columns and --sort take it
+	name     string // for --columns and --sort
 	title    string
-	minWidth int // the width that it may be shortened to, 0: it is never shortened
+	minWidth int // that the column may be shortened to; 0 if it is never shortened
 	cut      func(s string, width int) string
 	text     func(v listView, s client.Session) string
-	order    func(a, b client.Session) int // nil: by the text, as people order it
+	order    func(a, b client.Session) int // nil: natural order of the text
 }
 
-// listView is what the text of a cell depends on beside its session.
+// listView has what the text of a cell depends on besides its session.
 type listView struct {
 	leftovers func(client.Session) int
-	path      func(string) string // how a directory is shown
+	path      func(string) string // formats a directory
 	full      bool
 	now       time.Time
 }
 
-// The columns that list shows by itself, and with --full.
+// The columns that list shows by default and with --full.
 var (
 	defaultColumns = []string{"id", "agent", "state", "activity", "since", "workspace"}
 	fullColumns    = []string{"id", "agent", "state", "activity", "since", "total", "workspace", "description"}
 )
 
-// listColumns are all columns, in the order in which help and errors name them.
+// listColumns are all columns, in the order of help and error messages.
 var listColumns = []listColumn{
-	{name: "id", title: "ID", minWidth: 16, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Id }},
-	{name: "agent", title: "AGENT", minWidth: 6, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return wording.Program(s) }},
-	{name: "state", title: "STATE", minWidth: 9, cut: wording.Ellipsize, text: func(v listView, s client.Session) string { return wording.State(s, v.leftovers) }},
-	{name: "activity", title: "ACTIVITY", minWidth: 9, cut: wording.EllipsizeDetail, text: func(v listView, s client.Session) string {
-		detail, _ := wording.Detail(s)
-		if v.full {
-			return detail
-		}
-		return wording.EllipsizeDetail(detail, maxQuestionWidth)
-	}},
+	{name: "id", title: "ID", minWidth: 16, cut: wording.Ellipsize,
+		text: func(_ listView, s client.Session) string { return s.Id }},
+	{name: "agent", title: "AGENT", minWidth: 6, cut: wording.Ellipsize,
+		text: func(_ listView, s client.Session) string { return wording.Program(s) }},
+	{name: "state", title: "STATE", minWidth: 9, cut: wording.Ellipsize,
+		text: func(v listView, s client.Session) string { return wording.State(s, v.leftovers) }},
+	{name: "activity", title: "ACTIVITY", minWidth: 9, cut: wording.EllipsizeDetail,
+		text: func(v listView, s client.Session) string {
+			detail, _ := wording.Detail(s)
+			if v.full {
+				return detail
+			}
+			return wording.EllipsizeDetail(detail, maxQuestionWidth)
+		}},
 	{
 		name: "since", title: "SINCE", text: func(v listView, s client.Session) string { return wording.Since(s, v.now) },
 		order: func(a, b client.Session) int { return cmp.Compare(wording.SinceUSec(b), wording.SinceUSec(a)) },
 	},
 	{
-		name: "total", title: "TOTAL TIME", text: func(_ listView, s client.Session) string { return wording.Runtime(s.TotalRuntimeUSec) },
+		name: "total", title: "TOTAL TIME",
+		text: func(_ listView, s client.Session) string { return wording.Runtime(s.TotalRuntimeUSec) },
 		order: func(a, b client.Session) int {
 			return cmp.Compare(knownOr0(a.TotalRuntimeUSec), knownOr0(b.TotalRuntimeUSec))
 		},
 	},
-	{name: "workspace", title: "WORKSPACE", minWidth: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return wording.Location(s, v.path) }},
-	{name: "description", title: "DESCRIPTION", minWidth: 11, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Description }},
-	{name: "labels", title: "LABELS", minWidth: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return labelText(s.Labels) }},
-	{name: "branch", title: "BRANCH", minWidth: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Worktree }},
-	{name: "directory", title: "DIRECTORY", minWidth: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return v.path(s.WorkingDirectory) }},
+	{name: "workspace", title: "WORKSPACE", minWidth: 9, cut: wording.EllipsizePath,
+		text: func(v listView, s client.Session) string { return wording.Location(s, v.path) }},
+	{name: "description", title: "DESCRIPTION", minWidth: 11, cut: wording.Ellipsize,
+		text: func(_ listView, s client.Session) string { return s.Description }},
+	{name: "labels", title: "LABELS", minWidth: 9, cut: wording.Ellipsize,
+		text: func(_ listView, s client.Session) string { return labelText(s.Labels) }},
+	{name: "branch", title: "BRANCH", minWidth: 9, cut: wording.Ellipsize,
+		text: func(_ listView, s client.Session) string { return s.Worktree }},
+	{name: "directory", title: "DIRECTORY", minWidth: 9, cut: wording.EllipsizePath,
+		text: func(v listView, s client.Session) string { return v.path(s.WorkingDirectory) }},
 	{name: "login", title: "AT LOGIN", text: func(_ listView, s client.Session) string { return s.OnLogin }},
-	{name: "unit", title: "UNIT", minWidth: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Unit }},
+	{name: "unit", title: "UNIT", minWidth: 9, cut: wording.Ellipsize,
+		text: func(_ listView, s client.Session) string { return s.Unit }},
 }
 
 func knownOr0(n uint64) uint64 {
@@ -74,7 +85,7 @@ func knownOr0(n uint64) uint64 {
 	return n
 }
 
-// labelText writes labels in the order of their keys: "team=web,urgent=yes".
+// labelText formats labels in the order of their keys: "team=web,urgent=yes".
 func labelText(labels map[string]string) string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -91,12 +102,15 @@ func columnNames() []string {
 	return names
 }
 
-// columnOf returns the column of a name that an option has.
+// columnOf returns the column with a name that was given to an option.
 func columnOf(name, option string) (listColumn, error) {
-	if i := slices.IndexFunc(listColumns, func(column listColumn) bool { return column.name == strings.ToLower(name) }); i >= 0 {
+	if i := slices.IndexFunc(listColumns,
+		func(column listColumn) bool { return column.name == strings.ToLower(name) }); i >= 0 {
 		return listColumns[i], nil
 	}
-	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown column %q; known are: %s", name, strings.Join(columnNames(), " ")), hint: "corralctl help list"}
+	f := &failure{code: exitUsage,
+		message: fmt.Sprintf("unknown column %q; known are: %s", name, strings.Join(columnNames(), " ")),
+		hint:    "corralctl help list"}
 	if near := nearestWord(name, columnNames()); near != "" {
 		f.hint = "corralctl list --" + option + "=" + near
 	}
@@ -123,8 +137,8 @@ func (l *listOptions) selectedColumns(full bool) ([]listColumn, error) {
 	return columns, nil
 }
 
-// compare returns how list orders sessions: by the columns of --sort, a minus before one reverses
-// it; then by id.
+// compare returns the order of --sort: by its columns, reversed for those with a minus, and then by
+// id.
 func (l *listOptions) compare(v listView) (func(a, b client.Session) int, error) {
 	var orders []func(a, b client.Session) int
 	for _, word := range l.sort {
@@ -153,7 +167,7 @@ func (l *listOptions) compare(v listView) (func(a, b client.Session) int, error)
 	}, nil
 }
 
-// hasLabels tells whether a session has all labels that were asked for, each as KEY or KEY=VALUE.
+// hasLabels returns whether a session has all requested labels, each KEY or KEY=VALUE.
 func (l *listOptions) hasLabels(s client.Session) bool {
 	return !slices.ContainsFunc(l.labels, func(label string) bool {
 		key, value, valued := strings.Cut(label, "=")

@@ -1,8 +1,8 @@
-// Corralctl controls Corral from a terminal: a client of the daemon's D-Bus interface that feels
-// like systemctl. One file for each verb, named after it. The rules of its output: results go to
-// stdout, everything else to stderr; an error is one line that names its object, with one hint line
-// where a command would help; what an agent or a file said is printed with its control characters
-// escaped; colour only on a terminal.
+// Corralctl controls Corral from a terminal, in the manner of systemctl. It is a client of
+// corrald's D-Bus interface. Each verb has a file, which is named after it. Output follows these
+// rules: results go to stdout, everything else to stderr; an error is one line that names its
+// object, with one line of hint if a command would help; control characters are escaped in text
+// from agents and files; colours are only used on a terminal.
 package main
 
 import (

@@ -17,7 +17,7 @@ var (
 	manualOption = regexp.MustCompile(`\*\*--([a-z-]+)\*\*`)
 )
 
-// manual reads corralctl(1): what it says under each verb, and what under OPTIONS.
+// manual reads corralctl(1). It returns the text of each verb, and that of OPTIONS.
 func manual(t *testing.T) (verbs map[string]string, options string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/man/corralctl.1.md")
@@ -43,7 +43,7 @@ func manual(t *testing.T) (verbs map[string]string, options string) {
 	return verbs, options
 }
 
-// The manual has every verb and every option that help has, and no others.
+// TestManual_ListsAllVerbsAndOptions: the manual has exactly the verbs and options that help has.
 func TestManual_ListsAllVerbsAndOptions(t *testing.T) {
 	verbs, options := manual(t)
 	var global []string
@@ -70,7 +70,8 @@ func TestManual_ListsAllVerbsAndOptions(t *testing.T) {
 				}
 			})
 			for _, name := range optionsIn(text) {
-				assert.True(t, own.Lookup(name) != nil || c.commands.PersistentFlags().Lookup(name) != nil, "corralctl(1) has %s --%s", v.name, name)
+				assert.True(t, own.Lookup(name) != nil || c.commands.PersistentFlags().Lookup(name) != nil,
+					"corralctl(1) has %s --%s", v.name, name)
 			}
 		}
 	}
@@ -85,7 +86,8 @@ func optionsIn(text string) []string {
 	return names
 }
 
-// Each verb's help has an example, and each example is one that corralctl takes.
+// TestExamples_AreValidCommands: the help of each verb has an example, and corralctl accepts each
+// example.
 func TestExamples_AreValidCommands(t *testing.T) {
 	for _, group := range verbGroups() {
 		for _, v := range group.verbs {
@@ -120,8 +122,8 @@ func TestExamples_AreValidCommands(t *testing.T) {
 	}
 }
 
-// The help of each verb fits on a terminal of 24 lines of 80 columns, with the prompt; that of
-// corralctl is as wide.
+// TestHelp_FitsAScreen: with the prompt, the help of each verb fits a terminal of 80 columns and 24
+// lines. That of corralctl fits its width.
 func TestHelp_FitsAScreen(t *testing.T) {
 	for _, v := range append(verbChoices(), choice{}) {
 		c, output := capture(t)
@@ -141,7 +143,7 @@ func TestHelp_FitsAScreen(t *testing.T) {
 	}
 }
 
-// What an option of every verb means to a verb is only said of verbs and options that there are.
+// TestHelp_ExplainsSharedOptions: sharedOptions only has existing verbs and options.
 func TestHelp_ExplainsSharedOptions(t *testing.T) {
 	c, output := capture(t)
 	c.commands = c.newCommands()

@@ -12,7 +12,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// candidates is a session that ids on the command line are matched against.
+// candidate is a session that the ids on a command line are matched against.
 type candidate struct {
 	id    string
 	state string
@@ -20,20 +20,22 @@ type candidate struct {
 
 func (k candidate) isArchived() bool { return k.state == "archived" }
 
-// appliesToAll tells, by verb, which sessions --all means where it is not simply every one: those that
-// the verb can do something with.
+// appliesToAll returns for a verb whether --all includes sessions in a state: those that the verb
+// can do something with. For other verbs it includes every session.
 var appliesToAll = map[string]func(state string) bool{
 	"start":   wording.IsEnded,
 	"resume":  func(state string) bool { return state == "suspended" },
-	"restart": isLiveState, "suspend": isLiveState, "freeze": isLiveState, "thaw": isLiveState, "kill": isLiveState, "send": isLiveState, "peek": isLiveState,
+	"restart": isLiveState, "suspend": isLiveState, "freeze": isLiveState, "thaw": isLiveState, "kill": isLiveState,
+	"send": isLiveState, "peek": isLiveState,
 	"archive": wording.IsEnded,
 }
 
 func isLiveState(state string) bool { return !wording.IsEnded(state) }
 
-// match returns the ids that a word names: itself, if there is such a session; what it matches, if
-// it is a glob; else the one id that begins with it. Archived sessions are only named in full, or
-// with all. Errors: *failure, without the verb in it, its hint the id that was probably meant.
+// match returns the ids that a word matches: the session with exactly that id; else, for a glob,
+// all that it matches; else the one session whose id begins with the word. Archived sessions are
+// only matched by their full id, or if all is set. Errors: *failure; its message does not have the
+// verb yet, and its hint is the id that was probably meant.
 func match(word string, sessions []candidate, all bool) ([]string, error) {
 	var ids []string
 	glob := strings.ContainsAny(word, "*?[")
@@ -68,8 +70,8 @@ func match(word string, sessions []candidate, all bool) ([]string, error) {
 	return ids, nil
 }
 
-// resolve returns the ids that the words name, each once, in the words' order, all of them for
-// --all; and the first error, after having printed all.
+// resolve returns the ids that the words match, each once and in the order of the words, or all ids
+// for --all. It prints every error and returns the exit code of the first.
 func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	if len(words) == 0 && !c.all {
 		return nil, usagef(c.name, "%s: missing ID", c.name)
@@ -98,7 +100,7 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	return unique(ids), failed.first()
 }
 
-// resolveOne resolves a word that has to name a single session.
+// resolveOne resolves a word that must match a single session.
 func (c *ctl) resolveOne(ctx context.Context, word string) (string, error) {
 	sessions, err := c.candidates(ctx)
 	if err != nil {
@@ -138,7 +140,7 @@ func unique(ids []string) []string {
 	return once
 }
 
-// unmatchedError is what is printed of a word that names no session, or not just one.
+// unmatchedError adds the verb to an error of match.
 func (c *ctl) unmatchedError(word string, err error) error {
 	var f *failure
 	if errors.As(err, &f) && f.hint != "" {
@@ -155,7 +157,7 @@ func prefixed(prefix string, err error) error {
 	return fmt.Errorf("%s%w", prefix, err)
 }
 
-// nearestID is the id that was probably meant by a word that is none.
+// nearestID returns the id that was probably meant by an unknown one, "" if there is none.
 func nearestID(word string, sessions []candidate) string {
 	var ids []string
 	for _, s := range sessions {
@@ -166,8 +168,8 @@ func nearestID(word string, sessions []candidate) string {
 	return nearestWord(word, ids)
 }
 
-// nearestWord is the candidate that was probably meant: at most a third of the word's letters differ.
-// "" if there is none.
+// nearestWord returns the candidate that was probably meant: at most a third of the word's letters
+// differ. It returns "" if there is none.
 func nearestWord(word string, candidates []string) string {
 	best, distance := "", 1+max(1, len(word)/3)
 	if len(word) < 2 || len(word) > maxID {
@@ -181,8 +183,8 @@ func nearestWord(word string, candidates []string) string {
 	return best
 }
 
-// editDistance counts the letters to add, drop, replace or swap with their neighbour to make a into
-// b.
+// editDistance returns how many letters have to be added, dropped, replaced or swapped with their
+// neighbour to turn a into b.
 func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -207,11 +209,11 @@ func editDistance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// maxID is how long an id can be.
+// maxID is the maximum length of an id.
 const maxID = 64
 
-// failures collects what went wrong with several sessions: each is printed when it happens, and the
-// first decides the exit code.
+// failures handles the errors of several sessions: each is printed at once, and the first
+// determines the exit code.
 type failures struct{ code int }
 
 func (f *failures) add(c *ctl, err error) {
@@ -223,11 +225,12 @@ func (f *failures) add(c *ctl, err error) {
 
 func (f *failures) first() error { return exit(f.code) }
 
-// forEach does something with each of the sessions that the words name, many at a time, and goes on
-// after an error. Errors are told in the sessions' order; the first one's code is the exit code.
-// Before it does it with several sessions that were named together, it may ask: see confirm; on a
-// terminal it then prints the ids with which it was done.
-func (c *ctl) forEach(ctx context.Context, words []string, doing string, do func(ctx context.Context, id string) error) error {
+// forEach calls do for each session that the words match, for many at a time, and continues after
+// an error. It prints the errors in the order of the sessions; the first determines the exit code.
+// If the sessions were selected together, it may ask before (see confirm), and on a terminal it
+// prints the ids of those that succeeded.
+func (c *ctl) forEach(ctx context.Context, words []string, doing string,
+	do func(ctx context.Context, id string) error) error {
 	ids, unresolved := c.resolve(ctx, words)
 	if len(ids) == 0 {
 		return unresolved

@@ -11,7 +11,8 @@ import (
 )
 
 func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
-	sessions := []candidate{{"api", ""}, {"fix", ""}, {"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
+	sessions := []candidate{{"api", ""}, {"fix", ""}, {"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"},
+		{"shop", ""}}
 	for _, row := range []struct {
 		name, word string
 		all        bool
@@ -48,7 +49,8 @@ func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
 
 func TestNearest_SuggestsASimilarID(t *testing.T) {
 	sessions := []candidate{{"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
-	for word, want := range map[string]string{"fix-atuh": "fix-auth", "fxi-docs": "fix-docs", "shpo": "shop", "ols": "", "s": "", "xyzzy": "", "../../etc": ""} {
+	for word, want := range map[string]string{"fix-atuh": "fix-auth", "fxi-docs": "fix-docs", "shpo": "shop", "ols": "",
+		"s": "", "xyzzy": "", "../../etc": ""} {
 		assert.Equal(t, want, nearestID(word, sessions), word)
 	}
 	assert.Empty(t, nearestID(strings.Repeat("x", 1<<20), sessions), "what cannot be an id is not compared")
@@ -82,7 +84,8 @@ func TestNearestVerb_SuggestsASimilarVerb(t *testing.T) {
 	c, _ := capture(t)
 	c.commands = c.newCommands()
 	for word, want := range map[string]string{
-		"lsit": "list", "lst": "list", "stat": "status", "strt": "start", "resumee": "resume", "killl": "kill", "rmm": "rm", "xyzzy": "", "q": "",
+		"lsit": "list", "lst": "list", "stat": "status", "strt": "start", "resumee": "resume", "killl": "kill", "rmm": "rm",
+		"xyzzy": "", "q": "",
 	} {
 		assert.Equal(t, want, c.nearestVerb(word), word)
 	}
@@ -90,13 +93,17 @@ func TestNearestVerb_SuggestsASimilarVerb(t *testing.T) {
 
 func TestCallerEnvironment_ExcludesTerminalAndLoginVariables(t *testing.T) {
 	passed := callerEnvironment([]string{
-		"PATH=/usr/bin", "ANTHROPIC_API_KEY=k", "LANG=C.UTF-8", "SSH_AUTH_SOCK=/s", "DISPLAY=:0", "XDG_CONFIG_HOME=/c", "EMPTY=", "LINES_OF_CODE=1",
-		"HOME=/h", "USER=u", "XDG_RUNTIME_DIR=/r", "DBUS_SESSION_BUS_ADDRESS=b", "TERM=xterm", "TMUX=t", "TMUX_PANE=p", "STY=s", "TERM_PROGRAM_VERSION=1",
-		"NOTIFY_SOCKET=n", "WATCHDOG_USEC=1", "LISTEN_FDS=1", "CLAUDECODE=1", "CODEX_THREAD_ID=1", "PWD=/", "SHLVL=1", "_=x", "COLUMNS=80", "LINES=24",
+		"PATH=/usr/bin", "ANTHROPIC_API_KEY=k", "LANG=C.UTF-8", "SSH_AUTH_SOCK=/s", "DISPLAY=:0", "XDG_CONFIG_HOME=/c",
+		"EMPTY=", "LINES_OF_CODE=1",
+		"HOME=/h", "USER=u", "XDG_RUNTIME_DIR=/r", "DBUS_SESSION_BUS_ADDRESS=b", "TERM=xterm", "TMUX=t", "TMUX_PANE=p",
+		"STY=s", "TERM_PROGRAM_VERSION=1",
+		"NOTIFY_SOCKET=n", "WATCHDOG_USEC=1", "LISTEN_FDS=1", "CLAUDECODE=1", "CODEX_THREAD_ID=1", "PWD=/", "SHLVL=1", "_=x",
+		"COLUMNS=80", "LINES=24",
 		"BASH_FUNC_f%%=() { :; }", "NOTTEXT=\xff", "no-name=1", "=x", "NOVALUE",
 	})
 	assert.Equal(t, []string{
-		"PATH=/usr/bin", "ANTHROPIC_API_KEY=k", "LANG=C.UTF-8", "SSH_AUTH_SOCK=/s", "DISPLAY=:0", "XDG_CONFIG_HOME=/c", "EMPTY=", "LINES_OF_CODE=1",
+		"PATH=/usr/bin", "ANTHROPIC_API_KEY=k", "LANG=C.UTF-8", "SSH_AUTH_SOCK=/s", "DISPLAY=:0", "XDG_CONFIG_HOME=/c",
+		"EMPTY=", "LINES_OF_CODE=1",
 	}, passed)
 }
 
@@ -106,7 +113,8 @@ func TestAttachEnvironment_UnsetsTMUX(t *testing.T) {
 }
 
 func TestParseSignal_AcceptsNamesAndNumbers(t *testing.T) {
-	for text, want := range map[string]int{"9": 9, "KILL": 9, "sigkill": 9, "SIGTERM": 15, "USR1": 10, "RTMIN": 34, "SIGRTMIN+3": 37, "64": 64} {
+	for text, want := range map[string]int{"9": 9, "KILL": 9, "sigkill": 9, "SIGTERM": 15, "USR1": 10, "RTMIN": 34,
+		"SIGRTMIN+3": 37, "64": 64} {
 		signal, err := parseSignal(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, int(signal), text)
@@ -122,10 +130,13 @@ func TestWait_ExitCodeOfEachResult(t *testing.T) {
 		session client.Session
 		code    int
 	}{
-		"completed":                  {client.Session{State: "completed", ExecMainCode: 1}, 0},
-		"exit 3":                     {client.Session{State: "failed", Result: "exit-code", ExecMainCode: 1, ExecMainStatus: 3}, 3},
-		"killed":                     {client.Session{State: "failed", Result: "signal", ExecMainCode: 2, ExecMainStatus: 9}, 137},
-		"dumped":                     {client.Session{State: "failed", Result: "core-dump", ExecMainCode: 3, ExecMainStatus: 11}, 139},
+		"completed": {client.Session{State: "completed", ExecMainCode: 1}, 0},
+		"exit 3": {client.Session{State: "failed", Result: "exit-code", ExecMainCode: 1,
+			ExecMainStatus: 3}, 3},
+		"killed": {client.Session{State: "failed", Result: "signal", ExecMainCode: 2, ExecMainStatus: 9},
+			137},
+		"dumped": {client.Session{State: "failed", Result: "core-dump", ExecMainCode: 3,
+			ExecMainStatus: 11}, 139},
 		"stopped":                    {client.Session{State: "stopped", ExecMainCode: 2, ExecMainStatus: 15}, 3},
 		"suspended":                  {client.Session{State: "suspended"}, 3},
 		"could not be started":       {client.Session{State: "failed", Result: "start-failed"}, 1},

@@ -19,27 +19,28 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// errChanged is that a session is not what it was any more when a person was asked about it.
+// errChanged means that the session has changed while the user was asked about it.
 var errChanged = errors.New("the session has changed")
 
-// quietPeriod is for how long no key has to be pressed after an agent has ended under a person who
-// was attached: what they were typing to it is no answer.
+// quietPeriod is how long no key must have been pressed before a menu is shown to a user whose
+// agent has just ended: what they were typing was for the agent.
 const quietPeriod = 500 * time.Millisecond
 
-// keyboard reads the keys of a terminal, and can be woken while it waits for one.
+// keyboard reads the keys of a terminal. A read can be interrupted.
 type keyboard struct {
 	terminal *os.File
-	wake     *os.File // readable once somebody wakes it
+	wake     *os.File // becomes readable to interrupt a read
 }
 
-// read returns what was pressed, nothing if it was woken or the time is over; a negative time is
-// none.
+// read returns the pressed keys, or nothing after the limit or when it was interrupted, which woken
+// reports. A negative limit is none.
 func (k keyboard) read(limit time.Duration) (pressed []byte, woken bool, err error) {
 	milliseconds := -1
 	if limit >= 0 {
 		milliseconds = int(limit.Milliseconds())
 	}
-	files := []unix.PollFd{{Fd: int32(k.terminal.Fd()), Events: unix.POLLIN}, {Fd: int32(k.wake.Fd()), Events: unix.POLLIN}}
+	files := []unix.PollFd{{Fd: int32(k.terminal.Fd()), Events: unix.POLLIN},
+		{Fd: int32(k.wake.Fd()), Events: unix.POLLIN}}
 	n, err := unix.Poll(files, milliseconds)
 	switch {
 	case errors.Is(err, unix.EINTR):
@@ -54,8 +55,8 @@ func (k keyboard) read(limit time.Duration) (pressed []byte, woken bool, err err
 	return buffer[:n], false, err
 }
 
-// choose asks the question and returns the name of what was chosen. Errors: errChanged; a failure
-// with the code of a signal.
+// choose shows the menu and returns the name of the chosen item. Errors: errChanged; a failure with
+// the exit code for a signal.
 func (a *attachment) choose(ctx context.Context, s client.Session, q endMenu) (string, error) {
 	wake, waker, err := os.Pipe()
 	if err != nil {
@@ -89,7 +90,7 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q endMenu) (s
 		case isWoken:
 			fmt.Fprintln(a.c.out)
 			return "", <-woken
-		case errors.Is(err, io.EOF) || errors.Is(err, unix.EIO): // the terminal is gone
+		case errors.Is(err, io.EOF) || errors.Is(err, unix.EIO): // the terminal was closed
 			return choiceLeave, nil
 		case err != nil:
 			return "", fmt.Errorf("cannot read from the terminal: %w", err)
@@ -108,8 +109,8 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q endMenu) (s
 	}
 }
 
-// wakeOnChange closes waker when the session is not as it was any more, or a signal has come, and returns
-// which; or at the end of ctx.
+// wakeOnChange closes waker when the session has changed or a signal has arrived, and sends which
+// on the returned channel. At the end of ctx it closes waker without a value.
 func (a *attachment) wakeOnChange(ctx context.Context, s client.Session, waker *os.File) <-chan error {
 	changed := make(chan error, 1)
 	go func() {
@@ -126,7 +127,7 @@ func (a *attachment) wakeOnChange(ctx context.Context, s client.Session, waker *
 				if err == nil || isRemoved(err) {
 					woken <- errChanged
 					return
-				} // else nothing is to be known of it any more
+				} // other errors: the session cannot be watched any longer
 			case sig := <-a.signals:
 				woken <- exit(signalCode(sig))
 				return
@@ -138,10 +139,10 @@ func (a *attachment) wakeOnChange(ctx context.Context, s client.Session, waker *
 	return woken
 }
 
-// keySuspend is what Ctrl-z sends.
+// keySuspend is the character of Ctrl-z.
 const keySuspend = 0x1a
 
-// discardInput waits until no key has been pressed for a while, and forgets what was.
+// discardInput drops pressed keys until none has been pressed for quietPeriod.
 func (k keyboard) discardInput() error {
 	for {
 		pressed, woken, err := k.read(quietPeriod)
@@ -154,16 +155,16 @@ func (k keyboard) discardInput() error {
 	}
 }
 
-// menu is a question that is being asked.
+// menu is an endMenu on the terminal.
 type menu struct {
 	choices    endMenu
 	a          *attachment
 	keys       keyboard
-	confirming *menuItem // what was chosen, and is to be confirmed
-	prompted   bool      // the prompt is there already
+	confirming *menuItem // the chosen item, to be confirmed
+	prompted   bool      // the prompt has been printed
 }
 
-// prompt is what is to be printed before the next key.
+// prompt returns what is printed before the next key.
 func (m *menu) prompt() string {
 	if m.prompted {
 		return ""
@@ -175,16 +176,16 @@ func (m *menu) prompt() string {
 	return "Choice: "
 }
 
-// maxTypedKeys is the number of keys that a person may have pressed before the first of them is read.
-// More than that were pasted.
+// maxTypedKeys is how many keys a person may press before the first of them is read. A longer input
+// was pasted.
 const maxTypedKeys = 4
 
-// press takes keys, and returns the name of what was chosen, "" if nothing was.
+// press handles keys and returns the name of the chosen item, "" for none.
 func (m *menu) press(pressed []key) string {
 	if len(pressed) > maxTypedKeys {
 		m.a.c.print("\nPasted text is ignored: press %s.\n", m.choices.keys())
 		m.confirming, m.prompted = nil, false
-		_ = m.keys.discardInput() // the rest of it is no answer either; the next read meets the same error
+		_ = m.keys.discardInput() // drops the rest of the paste; the next read returns the same error
 		return ""
 	}
 	for _, k := range pressed {
@@ -205,7 +206,8 @@ func (m *menu) press(pressed []key) string {
 			m.confirming, m.prompted = &c, false
 		case is:
 			m.a.c.print("%s\n", c.name)
-			_ = unix.IoctlSetInt(int(m.a.c.in.Fd()), unix.TCFLSH, unix.TCIFLUSH) // what is typed after a choice is not for the agent
+			// drops keys typed after a choice: they are not for the agent
+			_ = unix.IoctlSetInt(int(m.a.c.in.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 			return c.name
 		case k > 0:
 			m.a.c.print("\n%q is not a choice: press %s.\n", string(rune(k)), m.choices.keys())
@@ -215,8 +217,8 @@ func (m *menu) press(pressed []key) string {
 	return ""
 }
 
-// showScreen prints the last screen of a session's agent, as its log has it: tmux's own picture
-// lacks the line that "Pane is dead" has scrolled away.
+// showScreen prints the last screen of a session's agent from its log. In tmux's own copy, "Pane is
+// dead" has scrolled the first line off the screen.
 func (a *attachment) showScreen(ctx context.Context, s client.Session) {
 	if s.State == "created" {
 		return
@@ -230,7 +232,7 @@ func (a *attachment) showScreen(ctx context.Context, s client.Session) {
 	}
 }
 
-// lastScreen returns the last lines of the log, as many as the agent's terminal had.
+// lastScreen returns as many of the last lines of the log as the agent's terminal had rows.
 func (a *attachment) lastScreen(ctx context.Context) (string, error) {
 	manager, err := a.c.client.Manager(ctx)
 	if err != nil {
@@ -256,7 +258,7 @@ func (a *attachment) lastScreen(ctx context.Context) (string, error) {
 	return tail(strings.TrimRight(text.String(), "\n "), rows), err
 }
 
-// showLog shows the whole log, in the pager.
+// showLog shows the whole log in the pager.
 func (a *attachment) showLog(ctx context.Context) error {
 	self, err := ownPath()
 	if err != nil {
@@ -267,9 +269,10 @@ func (a *attachment) showLog(ctx context.Context) error {
 	}
 	command := exec.CommandContext(ctx, self, "logs", "--", a.id)
 	command.Stdin, command.Stdout, command.Stderr = a.c.in, os.Stdout, os.Stderr
-	err = command.Run() // says itself what is wrong
+	err = command.Run() // it prints its own errors
 	for len(a.signals) > 0 {
-		if sig := <-a.signals; sig != unix.SIGINT && sig != unix.SIGQUIT { // those are for the pager
+		// these are for the pager
+		if sig := <-a.signals; sig != unix.SIGINT && sig != unix.SIGQUIT {
 			return exit(signalCode(sig))
 		}
 	}
@@ -280,7 +283,8 @@ func (a *attachment) showLog(ctx context.Context) error {
 	return err
 }
 
-// untilSignal returns a context that a signal ends, and what returns that signal, if there was one.
+// untilSignal returns a context that is cancelled by a signal, and a function that cancels it and
+// returns the signal, if any.
 func (a *attachment) untilSignal(ctx context.Context) (context.Context, func() os.Signal) {
 	ctx, cancel := context.WithCancel(ctx)
 	caught := make(chan os.Signal, 1)

@@ -9,13 +9,12 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// barPrinter prints the counts of sessions for a status bar, each time that what the bar shows
-// changes.
+// barPrinter prints the counts of sessions for a status bar whenever they change.
 type barPrinter struct {
 	c           *ctl
-	firstPrefix string           // comes before the first line
-	prefix      string           // comes before every other line
-	line        func(bar) string // excluding its end
+	firstPrefix string           // before the first line
+	prefix      string           // before every other line
+	line        func(bar) string // without the newline
 	last        string
 	printed     bool
 }
@@ -34,16 +33,16 @@ func (t *barPrinter) show(b bar) error {
 	return err
 }
 
-// bar is what a status bar shows.
+// bar is the content of a status bar.
 type bar struct {
 	offline                                             bool
 	running, waiting, turnsEnded, errors, failed, stale int
-	lines                                               []string // one for each session that lives or wants a person
+	lines                                               []string // one for each session that is live or needs attention
 }
 
 func (t *barPrinter) start(all map[string]client.Session) error {
 	if all == nil {
-		return nil // daemonGone comes next
+		return nil // daemonGone is called next
 	}
 	return t.show(barOf(all))
 }
@@ -88,7 +87,7 @@ func barOf(all map[string]client.Session) bar {
 	return b
 }
 
-// class is the one word for what a person has to know first.
+// class returns one word for the most important state.
 func (b bar) class() string {
 	switch {
 	case b.offline:
@@ -107,10 +106,10 @@ func (b bar) class() string {
 	return "idle"
 }
 
-// barPart is one count of a bar; its colour is as #rrggbb, for bars that take one.
+// barPart is one count of a bar. Its colour is #rrggbb, for bars that accept colours.
 type barPart struct{ text, class, colour string }
 
-// The colours are those of the terminal's bright ones, as most bars have a dark ground.
+// The bright colours of a terminal, because most bars have a dark background.
 const (
 	barGreen  = "#50fa7b"
 	barYellow = "#f1fa8c"
@@ -147,8 +146,8 @@ func (b bar) text() string {
 	return strings.Join(texts, ", ")
 }
 
-// waybarLine is for a custom module with "return-type": "json". See waybar-custom(5): text and
-// tooltip are Pango markup, a module without text is hidden.
+// waybarLine formats a line for a custom module with "return-type": "json". See waybar-custom(5):
+// text and tooltip are Pango markup, and a module without text is hidden.
 func waybarLine(b bar) string {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	return compactJSON(struct {
@@ -159,8 +158,8 @@ func waybarLine(b bar) string {
 	}{b.text(), b.class(), escape.Replace(strings.Join(b.lines, "\n")), b.class()})
 }
 
-// i3barLine is for the endless array of i3bar's protocol, which swaybar has too: see
-// swaybar-protocol(7).
+// i3barLine formats an element of the endless array of i3bar's protocol, which swaybar uses too:
+// see swaybar-protocol(7).
 func i3barLine(b bar) string {
 	type block struct {
 		Name      string `json:"name"`
@@ -173,12 +172,14 @@ func i3barLine(b bar) string {
 	parts := b.parts()
 	blocks := make([]block, 0, len(parts))
 	for i, part := range parts {
-		blocks = append(blocks, block{"corral", part.class, part.text, part.colour, part.class == "waiting", i == len(parts)-1})
+		blocks = append(blocks,
+			block{"corral", part.class, part.text, part.colour, part.class == "waiting", i == len(parts)-1})
 	}
 	return compactJSON(blocks)
 }
 
-// polybarLine is for a custom/script module with "tail = true": colours are format tags.
+// polybarLine formats a line for a custom/script module with "tail = true". Colours are format
+// tags.
 func polybarLine(b bar) string {
 	var texts []string
 	for _, part := range b.parts() {
@@ -187,11 +188,11 @@ func polybarLine(b bar) string {
 	return strings.Join(texts, " ")
 }
 
-// compactJSON is a value in one line.
+// compactJSON formats a value on one line.
 func compactJSON(value any) string {
 	var line strings.Builder
 	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // texts and numbers: it cannot fail
+	_ = encoder.Encode(value) // it cannot fail for strings and numbers
 	return strings.TrimSuffix(string(wording.PrintableJSON(nullUnset([]byte(line.String())))), "\n")
 }

@@ -11,20 +11,21 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// withoutUnannounced is a session without what the daemon does not announce: what was read is then no change
-// when it is read anew.
+// withoutUnannounced returns the session without the properties whose changes corrald does not
+// announce, so that reading it again makes no difference.
 func withoutUnannounced(s client.Session) client.Session {
 	s.AttentionMessage, s.StatusText, s.LastActivityTimestamp, s.ControlGroup, s.Runs = "", "", 0, "", nil
 	s.MemoryCurrent, s.MemoryPeak, s.CPUUsageNSec, s.TasksCurrent = 0, 0, 0, 0
 	return s
 }
 
-// unannounced are the names of what announced leaves out.
+// unannounced are the names of the properties that withoutUnannounced clears.
 var unannounced = []string{
-	"AttentionMessage", "StatusText", "LastActivityTimestamp", "ControlGroup", "Runs", "MemoryCurrent", "MemoryPeak", "CPUUsageNSec", "TasksCurrent",
+	"AttentionMessage", "StatusText", "LastActivityTimestamp", "ControlGroup", "Runs", "MemoryCurrent", "MemoryPeak",
+	"CPUUsageNSec", "TasksCurrent",
 }
 
-// differences are the names of the properties that are not the same.
+// differences returns the names of the properties that differ.
 func differences(before, after client.Session) []string {
 	var names []string
 	a, b := reflect.ValueOf(before), reflect.ValueOf(after)
@@ -42,11 +43,11 @@ func differences(before, after client.Session) []string {
 	return names
 }
 
-// jsonPrinter prints an object for each event. It begins with one for each session that there is, so
-// that nothing falls between a list and the monitor.
+// jsonPrinter prints an object for each event. It begins with one for each existing session, so
+// that no event is missed between list and monitor.
 type jsonPrinter struct{ c *ctl }
 
-// monitorEvent is one line of monitor --format=json. docs/reference/json.md has what it means.
+// monitorEvent is one line of monitor --format=json. docs/reference/json.md documents it.
 type monitorEvent struct {
 	Time       uint64         // CLOCK_REALTIME, microseconds
 	Event      string         // session, new, changed, removed, daemon-gone, daemon-back
@@ -89,7 +90,7 @@ func (t *jsonPrinter) daemonBack(map[string]client.Session) error {
 	return t.print("daemon-back", "", nil, nil)
 }
 
-// sessionValues are the announced properties of a session by name, or those of them that are named.
+// sessionValues returns the announced properties of a session by name; with names only those.
 func sessionValues(s client.Session, names []string) map[string]any {
 	values := map[string]any{}
 	v := reflect.ValueOf(s)
@@ -103,7 +104,7 @@ func sessionValues(s client.Session, names []string) map[string]any {
 	return values
 }
 
-// linePrinter prints a line for a person.
+// linePrinter prints a line for each event, for people.
 type linePrinter struct{ c *ctl }
 
 func (t *linePrinter) print(id, text string) error {
@@ -122,7 +123,7 @@ func (t *linePrinter) daemonBack(map[string]client.Session) error {
 	return t.print("", "corrald is back; what has changed since:")
 }
 
-// start says that it listens, to people alone.
+// start prints how many sessions are monitored, unless --quiet was given.
 func (t *linePrinter) start(sessions map[string]client.Session) error {
 	if !t.c.quiet && sessions != nil {
 		fmt.Fprintf(t.c.err, "Monitoring %s.\n", wording.Plural(len(sessions), "session"))
@@ -133,7 +134,9 @@ func (t *linePrinter) start(sessions map[string]client.Session) error {
 func (t *linePrinter) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
-		return t.print(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.OnBranch(wording.AbbreviateHome(after.WorkingDirectory), after.Worktree))+")")
+		return t.print(after.Id, t.state(*after)+" ("+
+			wording.Printable(after.Agent+" in "+
+				wording.OnBranch(wording.AbbreviateHome(after.WorkingDirectory), after.Worktree))+")")
 	case after == nil:
 		return t.print(before.Id, "removed")
 	}
@@ -144,8 +147,8 @@ func (t *linePrinter) sessionChanged(before, after *client.Session, _ map[string
 	return t.print(after.Id, text)
 }
 
-// printedProperties are properties that a person is told of as they are; state and activity have words of
-// their own, and the others follow from these.
+// printedProperties are the properties whose new value is printed. State and activity are printed
+// in their own form, and the others follow from these.
 var printedProperties = []string{"Description", "Labels", "OnLogin", "Frozen", "ConversationId"}
 
 func (t *linePrinter) changes(before, after client.Session) string {
@@ -163,7 +166,8 @@ func (t *linePrinter) changes(before, after client.Session) string {
 	if was != is && is != "-" {
 		parts = append(parts, t.c.paint(colour, wording.Printable(is)))
 	} else if before.Attention != after.Attention && after.Attention != "" && after.Attention != after.State {
-		parts = append(parts, t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(wording.AttentionText(after.Attention))))
+		parts = append(parts,
+			t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(wording.AttentionText(after.Attention))))
 	}
 	for _, name := range names {
 		if slices.Contains(printedProperties, name) {

@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// recordedEvents writes down what a monitor tells.
+// recordedEvents records the calls of a monitor.
 type recordedEvents []string
 
 func (t *recordedEvents) start(all map[string]client.Session) error {
@@ -42,7 +42,8 @@ func (t *recordedEvents) daemonBack(map[string]client.Session) error {
 func TestMonitor_ReportsOnlyChanges(t *testing.T) {
 	c, _ := capture(t)
 	var lines recordedEvents
-	m := &monitor{c: c, format: &lines, started: true, known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestampMonotonic: 5}}}
+	m := &monitor{c: c, format: &lines, started: true,
+		known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestampMonotonic: 5}}}
 	for _, event := range []client.Event{
 		changed("shop", "running"),
 		client.SessionNew{ID: "shop"},
@@ -68,7 +69,8 @@ func TestMonitor_FormatsStatusBars(t *testing.T) {
 	waiting := client.Session{Id: "docs", State: "running", Activity: "waiting", Attention: "<permission>"}
 	failed := client.Session{Id: "fix", State: "failed", Reason: "out of memory"}
 	ended := func(id string) client.Session {
-		return client.Session{Id: id, State: "running", Activity: "idle", Attention: "turn-ended", AttentionMessage: "a secret"}
+		return client.Session{Id: id, State: "running", Activity: "idle", Attention: "turn-ended",
+			AttentionMessage: "a secret"}
 	}
 	done := client.Session{Id: "done", State: "completed", Activity: "waiting"}
 	all := func(sessions ...client.Session) bar {
@@ -84,13 +86,16 @@ func TestMonitor_FormatsStatusBars(t *testing.T) {
 	}{
 		{all(done), `{"text":"","alt":"idle","tooltip":"","class":"idle"}`, `[]`, ""},
 		{all(running, done), `{"text":"1 running","alt":"running","tooltip":"api: working","class":"running"}`,
-			`[{"name":"corral","instance":"running","full_text":"1 running","color":"#50fa7b","urgent":false,"separator":true}]`, "%{F#50fa7b}1 running%{F-}"},
-		{all(waiting, failed), `{"text":"1 running, 1 waiting, 1 failed","alt":"waiting","tooltip":"docs: waiting: &lt;permission&gt;\nfix: failed, out of memory","class":"waiting"}`,
+			`[{"name":"corral","instance":"running","full_text":"1 running","color":"#50fa7b","urgent":false,"separator":true}]`,
+			"%{F#50fa7b}1 running%{F-}"},
+		{all(waiting, failed),
+			`{"text":"1 running, 1 waiting, 1 failed","alt":"waiting","tooltip":"docs: waiting: &lt;permission&gt;\nfix: failed, out of memory","class":"waiting"}`,
 			`[{"name":"corral","instance":"running","full_text":"1 running","color":"#50fa7b","urgent":false,"separator":false},` +
 				`{"name":"corral","instance":"waiting","full_text":"1 waiting","color":"#f1fa8c","urgent":true,"separator":false},` +
 				`{"name":"corral","instance":"failed","full_text":"1 failed","color":"#ff5555","urgent":false,"separator":true}]`,
 			"%{F#50fa7b}1 running%{F-} %{F#f1fa8c}1 waiting%{F-} %{F#ff5555}1 failed%{F-}"},
-		{all(ended("a"), ended("b")), `{"text":"2 running, 2 turns ended","alt":"turn-ended","tooltip":"a: turn ended\nb: turn ended","class":"turn-ended"}`,
+		{all(ended("a"), ended("b")),
+			`{"text":"2 running, 2 turns ended","alt":"turn-ended","tooltip":"a: turn ended\nb: turn ended","class":"turn-ended"}`,
 			`[{"name":"corral","instance":"running","full_text":"2 running","color":"#50fa7b","urgent":false,"separator":false},` +
 				`{"name":"corral","instance":"turn-ended","full_text":"2 turns ended","color":"#8be9fd","urgent":false,"separator":true}]`,
 			"%{F#50fa7b}2 running%{F-} %{F#8be9fd}2 turns ended%{F-}"},

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// optionError says what is wrong with an option, as it was written. The verb is "" for options
-// before it.
+// optionError describes an error of an option, as it was written. The verb is "" for options before
+// the verb.
 func optionError(verb string, options *pflag.FlagSet, err error) error {
 	f := &failure{code: exitUsage, message: err.Error(), hint: strings.TrimSpace("corralctl help " + verb)}
 	var unknown *pflag.NotExistError
@@ -36,7 +36,7 @@ func optionError(verb string, options *pflag.FlagSet, err error) error {
 	return f
 }
 
-// expected tells what an option takes instead of a value that it does not take.
+// expected describes what values an option accepts.
 func expected(wrong *pflag.InvalidValueError) string {
 	switch kind := wrong.GetFlag().Value.Type(); {
 	case kind == "bool":
@@ -50,7 +50,8 @@ func expected(wrong *pflag.InvalidValueError) string {
 	return "see corralctl help options"
 }
 
-// longOption is the only option that begins with a letter, "" if there is none, or more than one.
+// longOption returns the only long option that begins with a letter, "" if there is none or more
+// than one.
 func longOption(letter string, options *pflag.FlagSet) string {
 	var found []string
 	options.VisitAll(func(option *pflag.Flag) {
@@ -64,7 +65,8 @@ func longOption(letter string, options *pflag.FlagSet) string {
 	return found[0]
 }
 
-// nearestOption is the option that was probably meant: it begins with name, or is spelled like it.
+// nearestOption returns the option that was probably meant: it begins with name or is spelled like
+// it.
 func nearestOption(name string, options *pflag.FlagSet) string {
 	var begins string
 	var names []string

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// pager stands behind stdout where that is a terminal: what fits on it is printed as it is; what
-// does not goes through the user's pager.
+// pager filters stdout on a terminal: it prints output that fits the terminal directly, and runs
+// the user's pager for longer output.
 type pager struct {
 	terminal io.Writer
 	program  string
-	height   int          // lines that the terminal shows
-	buffer   bytes.Buffer // until it is known whether it fits
+	height   int          // lines that fit the terminal
+	buffer   bytes.Buffer // output so far, until it does not fit
 	command  *exec.Cmd    // nil until it does not fit
 	in       io.WriteCloser
 }
 
-// startPager puts a pager behind stdout, if there is a terminal and a pager.
+// startPager sends stdout through a pager, if it is a terminal and there is a pager.
 func (c *ctl) startPager() {
 	if c.outTTY == nil || c.noPager || c.pager != nil {
 		return
@@ -33,8 +33,8 @@ func (c *ctl) startPager() {
 	c.out = bufio.NewWriterSize(c.pager, 4<<10)
 }
 
-// chosenPager is the user's pager, a command line as for systemd's own tools; less, where none is
-// chosen or what was chosen is not there; "" for none.
+// chosenPager returns the command line of the user's pager, from the same variables as systemd's
+// tools. It is less if none is set or the program does not exist, and "" for none.
 func chosenPager() string {
 	program := "less"
 	for _, name := range []string{"PAGER", "SYSTEMD_PAGER", "CORRAL_PAGER"} {
@@ -50,14 +50,15 @@ func chosenPager() string {
 	return ""
 }
 
-// isRunnable tells whether a shell would find the program that a command line begins with, as far as
-// that is plain to see.
+// isRunnable returns whether the program that a command line begins with exists. Lines that only a
+// shell can interpret count as runnable.
 func isRunnable(line string) bool {
 	for _, word := range strings.Fields(line) {
 		switch {
-		case strings.ContainsAny(word, "'\"\\$`~;&|<>()*?[#!{"): // the shell makes something else of it
+		// only a shell can interpret it
+		case strings.ContainsAny(word, "'\"\\$`~;&|<>()*?[#!{"):
 			return true
-		case strings.Contains(word, "="): // a variable for it
+		case strings.Contains(word, "="): // an assignment before the program
 			continue
 		}
 		_, err := exec.LookPath(word)
@@ -66,7 +67,7 @@ func isRunnable(line string) bool {
 	return false
 }
 
-// Write takes what is to be shown.
+// Write implements io.Writer.
 func (p *pager) Write(text []byte) (int, error) {
 	if p.command != nil {
 		return p.in.Write(text)
@@ -93,13 +94,13 @@ func (p *pager) start() error {
 	return p.command.Start()
 }
 
-// close prints what fits, or waits until the user has read enough.
+// close prints the output that fits, or waits until the user quits the pager.
 func (p *pager) close() error {
 	if p.command == nil {
 		_, err := p.terminal.Write(p.buffer.Bytes())
 		return err
 	}
 	_ = p.in.Close()
-	_ = p.command.Wait() // left early or not, the user has seen what he wanted to see
+	_ = p.command.Wait() // the user may quit it early
 	return nil
 }

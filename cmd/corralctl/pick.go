@@ -16,16 +16,16 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// picker lets a person choose a session on the terminal: arrow keys move, letters filter.
+// picker lets the user choose a session on the terminal: arrow keys move, letters filter.
 type picker struct {
 	sessions []client.Session
 	filter   string
-	selected int // the chosen one, of those that the filter leaves
-	height   int // sessions that are shown at once
+	selected int // index of the selected one among the matching sessions
+	height   int // number of sessions that are shown
 	width    int // of the terminal
 }
 
-// key is what a person pressed: a character, or one of those below.
+// key is a pressed key: a character, or one of the constants below.
 type key rune
 
 const (
@@ -38,8 +38,8 @@ const (
 	keyNone
 )
 
-// remaining are the sessions that the filter leaves: every word of it is in the id, the agent, the
-// workspace or the description.
+// matching returns the sessions that match the filter: each of its words is in the id, the agent,
+// the workspace or the description.
 func (p *picker) matching() []client.Session {
 	words := strings.Fields(strings.ToLower(p.filter))
 	return slices.DeleteFunc(slices.Clone(p.sessions), func(s client.Session) bool {
@@ -48,7 +48,7 @@ func (p *picker) matching() []client.Session {
 	})
 }
 
-// press takes a key. Once it is over, id is what was chosen, "" for nothing.
+// press handles a key. When over is true, id is the chosen session, "" for none.
 func (p *picker) press(k key) (over bool, id string) {
 	left := p.matching()
 	switch k {
@@ -74,19 +74,22 @@ func (p *picker) press(k key) (over bool, id string) {
 	return false, ""
 }
 
-// lines are what is on the terminal: the question, and the sessions around the chosen one.
+// lines returns the picker as lines of the terminal: the question, and the sessions around the
+// selected one.
 func (p *picker) lines(c *ctl, now time.Time) []string {
 	left := p.matching()
 	first := max(0, min(p.selected-p.height/2, len(left)-p.height))
 	shown := left[first:min(len(left), first+p.height)]
-	t := table{columns: []column{{}, {minWidth: 6, cut: wording.Ellipsize}, {minWidth: 9, cut: wording.EllipsizeDetail}, {}, {minWidth: 10, cut: wording.EllipsizePath}}}
+	t := table{columns: []column{{}, {minWidth: 6, cut: wording.Ellipsize}, {minWidth: 9, cut: wording.EllipsizeDetail},
+		{}, {minWidth: 10, cut: wording.EllipsizePath}}}
 	for _, s := range shown {
 		activity, colour := wording.Detail(s)
 		if activity == "-" || s.State != "running" {
 			activity, colour = s.State, wording.StateColour(s)
 		}
 		t.rows = append(t.rows, []cell{
-			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Since(s, now)}, {text: wording.OnBranch(wording.AbbreviateHome(s.WorkingDirectory), s.Worktree)},
+			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Since(s, now)},
+			{text: wording.OnBranch(wording.AbbreviateHome(s.WorkingDirectory), s.Worktree)},
 		})
 	}
 	widths := t.widths(false)
@@ -107,13 +110,13 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 	return lines
 }
 
-// selectNamed asks which of the sessions is meant; "" if none.
+// pick asks the user to choose one of the sessions. It returns "" if they choose none.
 func (c *ctl) pick(sessions []client.Session) (string, error) {
 	restore, err := rawTerminal(int(c.in.Fd()))
 	if err != nil {
 		return "", fmt.Errorf("cannot ask on the terminal: %w", err)
 	}
-	fmt.Fprint(c.out, "\x1b[?7l") // DECAWM: a line that is too long is cut off, and is one line still
+	fmt.Fprint(c.out, "\x1b[?7l") // DECAWM off: long lines are cut off instead of wrapped
 	defer func() {
 		fmt.Fprint(c.out, "\x1b[?7h")
 		_ = c.out.Flush()
@@ -123,7 +126,7 @@ func (c *ctl) pick(sessions []client.Session) (string, error) {
 	keys := make([]byte, 256)
 	for {
 		lines := p.lines(c, time.Now())
-		// Drawn again from the line of the question, on which the cursor stays.
+		// Redraw from the line of the question, where the cursor stays.
 		fmt.Fprintf(c.out, "\r\x1b[J%s", strings.Join(lines, "\r\n"))
 		fmt.Fprintf(c.out, "\x1b[%dA\r\x1b[%dC", len(lines)-1, wording.Width(lines[0]))
 		if err := c.out.Flush(); err != nil {
@@ -150,7 +153,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// readKeys tells what was pressed. An escape sequence comes in one piece, the Escape key by itself.
+// readKeys decodes pressed keys. An escape sequence arrives in one read, and the Escape key alone.
 func readKeys(read []byte) []key {
 	text := string(read)
 	if text == "\x1b" {
@@ -173,15 +176,19 @@ func readKeys(read []byte) []key {
 		switch r {
 		case '\r', '\n':
 			keys = append(keys, keyEnter)
-		case 0x03, 0x04, 0x11: // ^C, ^D, and ^Q, which leaves a session
+		// ^C, ^D, and ^Q, which detaches from a session
+		case 0x03, 0x04, 0x11:
 			keys = append(keys, keyCancel)
 		case 0x7f, 0x08:
 			keys = append(keys, keyBackspace)
-		case 0x15, 0x17: // ^U, ^W
+		// ^U, ^W
+		case 0x15, 0x17:
 			keys = append(keys, keyClear)
-		case 0x10: // ^P
+		// ^P
+		case 0x10:
 			keys = append(keys, keyUp)
-		case 0x0e, '\t': // ^N
+		// ^N
+		case 0x0e, '\t':
 			keys = append(keys, keyDown)
 		default:
 			if r >= ' ' && r != utf8.RuneError {
@@ -192,11 +199,11 @@ func readKeys(read []byte) []key {
 	return keys
 }
 
-// escapeSequence is what a terminal sends for a key that has no character.
+// escapeSequence is what a terminal sends for a key without a character.
 var escapeSequence = regexp.MustCompile(`^\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.?)`)
 
-// rawTerminal has a terminal pass on each key as it is pressed, and returns what undoes it. See
-// termios(3).
+// rawTerminal sets a terminal to pass on each key when it is pressed, and returns a function that
+// restores it. See termios(3).
 func rawTerminal(fd int) (restore func(), err error) {
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {

@@ -23,10 +23,13 @@ func TestReadKeys_DecodesTerminalInput(t *testing.T) {
 }
 
 func TestPicker_FiltersAndSelects(t *testing.T) {
-	sessions := []client.Session{{Id: "api"}, {Id: "docs", WorkingDirectory: "/src/Shop"}, {Id: "fix-auth", Agent: "claude"}, {Id: "fix-docs"}}
+	sessions := []client.Session{{Id: "api"}, {Id: "docs", WorkingDirectory: "/src/Shop"},
+		{Id: "fix-auth", Agent: "claude"}, {Id: "fix-docs"}}
 	for keys, want := range map[string]string{
-		"\r": "api", "\x1b[B\r": "docs", "\x1b[B\x1b[B\x1b[B\x1b[B\x1b[B\r": "fix-docs", "\x1b[A\r": "api", "fix\r": "fix-auth", "fix\t\r": "fix-docs",
-		"shop\r": "docs", "claude\r": "fix-auth", "fix docs\r": "fix-docs", "x!\x7f\r": "fix-auth", "nothing\r\x15\r": "api", "nothing\r\x03": "",
+		"\r": "api", "\x1b[B\r": "docs", "\x1b[B\x1b[B\x1b[B\x1b[B\x1b[B\r": "fix-docs", "\x1b[A\r": "api",
+		"fix\r": "fix-auth", "fix\t\r": "fix-docs",
+		"shop\r": "docs", "claude\r": "fix-auth", "fix docs\r": "fix-docs", "x!\x7f\r": "fix-auth", "nothing\r\x15\r": "api",
+		"nothing\r\x03": "",
 	} {
 		p := &picker{sessions: sessions, height: 2, width: 80}
 		over, id := false, "?"

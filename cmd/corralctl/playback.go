@@ -14,25 +14,25 @@ import (
 	"github.com/corrald/corral/internal/termsizes"
 )
 
-// logName is the file that a session's output goes to; when it is full it is renamed, and a new one
-// takes its place.
+// logName is the file with a session's output. When it is full, it is renamed to oldName and a new
+// one is started.
 const (
 	logName = "output.log"
 	oldName = "output.log.1"
 )
 
-// logFiles are the two files of a log as they were at one moment, with the sizes that the agent's
-// terminal had in them.
+// logFiles are the two open files of a log and the recorded sizes of the agent's terminal, from the
+// same moment.
 type logFiles struct {
 	older, newer *os.File        // older is nil if there is none
-	sizes        termsizes.Sizes // with sized only: who wrote the log has not told of them
+	sizes        termsizes.Sizes // valid if sized: older shims do not record them
 	sized        bool
 }
 
-// openLogFiles opens what is in a directory. The log itself is opened by open. Errors:
+// openLogFiles opens the files of a log in a directory. It opens the log itself with open. Errors:
 // fs.ErrNotExist while there is no log.
 func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, error) {
-	const attempts = 8 // a log is not rotated that often while somebody looks
+	const attempts = 8 // a log is not rotated so often while it is being opened
 	for n := 1; ; n++ {
 		if n > 1 {
 			<-time.After(time.Millisecond)
@@ -40,7 +40,8 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 		f := &logFiles{}
 		var err error
 		if f.newer, err = open(); err != nil {
-			if _, older := os.Stat(filepath.Join(directory, oldName)); older == nil && errors.Is(err, fs.ErrNotExist) && n < attempts {
+			if _, older := os.Stat(filepath.Join(directory, oldName)); older == nil && errors.Is(err, fs.ErrNotExist) &&
+				n < attempts {
 				continue
 			}
 			return nil, err
@@ -65,8 +66,8 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 	}
 }
 
-// isConsistent tells whether the log was not rotated while its files were opened: it is renamed
-// first of all.
+// isConsistent returns whether the log was not rotated while its files were opened: a rotation
+// begins with renaming the log.
 func (f *logFiles) isConsistent(path string) bool {
 	is, err1 := f.newer.Stat()
 	now, err2 := os.Stat(path)
@@ -87,7 +88,7 @@ func (f *logFiles) close() {
 	}
 }
 
-// readSizes reads the record of sizes, if there is one that can be read.
+// readSizes reads the recorded sizes. It returns false if there is no valid record.
 func readSizes(directory string) (termsizes.Sizes, bool) {
 	text, err := safefile.Read(filepath.Join(directory, termsizes.FileName), termsizes.MaxFileSize)
 	if err != nil {
@@ -106,18 +107,18 @@ func sameFile(a, b *os.File) (bool, error) {
 	return err1 == nil && err2 == nil && os.SameFile(one, other), errors.Join(err1, err2)
 }
 
-// playback is what a log is written into to be shown, part by part: its terminal has the size in
-// each that it had when that was printed.
+// playback writes a log to a transcript, part by part, with the terminal size that each part was
+// printed at.
 type playback struct {
-	sink       io.Writer              // text, or what the user wanted instead
-	transcript *transcript.Transcript // nil if the log is shown as it is
-	at         int64                  // the place in the log that is written next, if that is known
+	sink       io.Writer              // transcript, or for raw output the destination itself
+	transcript *transcript.Transcript // nil for raw output
+	at         int64                  // offset in the log of the next write, if known
 	sizes      termsizes.Sizes
 	sized      bool
-	current    termsizes.Size // what the terminal has
+	current    termsizes.Size // the terminal's current size
 }
 
-// setSizes takes over what is known of the sizes.
+// setSizes sets the recorded sizes, if there are any.
 func (p *playback) setSizes(sizes termsizes.Sizes, sized bool) { p.sizes, p.sized = sizes, sized }
 
 // Write writes the next part of the log.
@@ -138,8 +139,8 @@ func (p *playback) Write(part []byte) (int, error) {
 	return written, nil
 }
 
-// resizeAt gives the terminal the size that it has at this place, and returns for how many of the next
-// bytes it is that.
+// resizeAt sets the terminal's size for the current offset. It returns for how many of the next
+// bytes, at most most, that size is valid.
 func (p *playback) resizeAt(most int) int {
 	var size termsizes.Size
 	if p.sized {
@@ -158,7 +159,7 @@ func (p *playback) resizeAt(most int) int {
 	return most
 }
 
-// play writes files from their beginnings on.
+// play writes files from their beginnings.
 func (p *playback) play(f *logFiles) error {
 	p.setSizes(f.sizes, f.sized)
 	if f.older != nil {
@@ -172,8 +173,8 @@ func (p *playback) play(f *logFiles) error {
 	return err
 }
 
-// printMissing says in the log's place that something was in it that nobody can read any more. The
-// number of bytes is 0 where it is not known.
+// printMissing writes a note that output is missing at this place of the log. N is the number of
+// bytes, 0 if it is unknown.
 func (p *playback) printMissing(n int64) error {
 	what := "output may be missing here"
 	if n > 0 {

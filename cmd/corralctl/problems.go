@@ -8,8 +8,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// problemsOf returns what is wrong with each session, by id; nothing where the daemon is too old to
-// say.
+// problemsOf returns the problems of each session, by id. Older versions of corrald do not publish
+// any.
 func (c *ctl) problemsOf(ctx context.Context) map[string][]dbusapi.Problem {
 	by := map[string][]dbusapi.Problem{}
 	manager, _ := c.client.Manager(ctx)
@@ -19,7 +19,8 @@ func (c *ctl) problemsOf(ctx context.Context) map[string][]dbusapi.Problem {
 	return by
 }
 
-// printProblems writes what is wrong. Of more than a person reads it says how many there are.
+// printProblems prints problems. Of a long list it prints only the first and the number of the
+// others.
 func (c *ctl) printProblems(problems []dbusapi.Problem, named bool) {
 	const most = 10
 	for i, p := range problems {

@@ -11,9 +11,9 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// progress tells on the terminal what a verb still waits for, once that has taken a second.
+// progress shows on the terminal, after a second, which sessions a verb is still waiting for.
 type progress struct {
-	mu        sync.Mutex // the verb's goroutines and the ticker
+	mu        sync.Mutex // guards remaining, which the verb's goroutines change
 	doing     string     // "Stopping"
 	remaining []string
 	start     time.Time
@@ -24,10 +24,12 @@ type progress struct {
 	stopped   chan struct{}
 }
 
-// newProgress begins; doing is what is done ("Stopping"), "" to stay silent. A terminal on which
-// nothing can be written over is told nothing. The caller ends it.
+// newProgress starts a progress display; the caller has to end it. Doing is the word for the
+// operation ("Stopping"), "" for no display. There is none either on a terminal where text cannot
+// be overwritten.
 func newProgress(c *ctl, doing string, ids []string) *progress {
-	p := &progress{doing: doing, remaining: slices.Clone(ids), start: time.Now(), out: c.err, stop: make(chan struct{}), stopped: make(chan struct{})}
+	p := &progress{doing: doing, remaining: slices.Clone(ids), start: time.Now(), out: c.err, stop: make(chan struct{}),
+		stopped: make(chan struct{})}
 	if c.errTTY == nil || c.errTTY.dumb || c.quiet || doing == "" {
 		close(p.stopped)
 		return p
@@ -64,7 +66,8 @@ func (p *progress) line() string {
 		sessions = "sessions"
 	}
 	elapsed := wording.Span(time.Since(p.start))
-	return wording.Ellipsize(fmt.Sprintf("%s %d %s (%s): %s", p.doing, len(p.remaining), sessions, elapsed, strings.Join(p.remaining, ", ")), p.width-1)
+	return wording.Ellipsize(fmt.Sprintf("%s %d %s (%s): %s", p.doing, len(p.remaining), sessions, elapsed,
+		strings.Join(p.remaining, ", ")), p.width-1)
 }
 
 func (p *progress) done(id string) {
@@ -73,7 +76,7 @@ func (p *progress) done(id string) {
 	p.remaining = slices.DeleteFunc(p.remaining, func(other string) bool { return other == id })
 }
 
-// end ends it. It may be called more than once.
+// end removes the display. It may be called more than once.
 func (p *progress) end() {
 	p.once.Do(func() { close(p.stop) })
 	<-p.stopped

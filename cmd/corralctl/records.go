@@ -16,8 +16,8 @@ import (
 	"github.com/corrald/corral/supervisor/store"
 )
 
-// savedList reads the sessions from the disk, where the daemon could not be asked because of err.
-// The list has err as what is left to report.
+// savedList returns the sessions whose records are on disk, after err has shown that corrald is not
+// available. The list contains err, to be reported after it.
 func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	if !client.IsUnavailable(err) || c.host != "" {
 		return sessionList{}, err
@@ -36,7 +36,8 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	return sessionList{sessions: sessions, leftovers: countLeftovers, unreachable: f}, nil
 }
 
-// savedSessions reads the sessions from the disk. Unknown is the state of those that were live.
+// savedSessions reads the records of the sessions from disk. Unknown is the state of those that
+// were live.
 func savedSessions(unknown string) ([]client.Session, error) {
 	records, err := store.Read(stateDirectory())
 	if err != nil {
@@ -50,15 +51,18 @@ func savedSessions(unknown string) ([]client.Session, error) {
 	return sessions, nil
 }
 
-// savedSession is what a record tells for certain, with the state unknown if it is none that stays.
-// Counters of a control group are not among that.
+// savedSession converts a record. The state of a live session is unknown, and so are the counters
+// of its control group.
 func savedSession(record *session.Session, unknown string) client.Session {
 	const uncounted = math.MaxUint64
 	s := client.Session{
-		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command, WorkingDirectory: record.WorkingDirectory,
-		Labels: record.Labels, OnLogin: record.OnLogin, Timestamp: microseconds(record.Created), NRuns: record.NRuns,
+		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command,
+		WorkingDirectory: record.WorkingDirectory,
+		Labels:           record.Labels, OnLogin: record.OnLogin, Timestamp: microseconds(record.Created),
+		NRuns:          record.NRuns,
 		ConversationId: record.ConversationID, Resumable: record.Resumable(), Activity: "unknown",
-		MemoryCurrent: uncounted, MemoryPeak: uncounted, CPUUsageNSec: uncounted, TasksCurrent: uncounted, ExecMainCPUUsageNSec: uncounted, ExecMainMaxRSS: uncounted,
+		MemoryCurrent: uncounted, MemoryPeak: uncounted, CPUUsageNSec: uncounted, TasksCurrent: uncounted,
+		ExecMainCPUUsageNSec: uncounted, ExecMainMaxRSS: uncounted,
 	}
 	if s.Labels == nil {
 		s.Labels = map[string]string{}
@@ -89,7 +93,7 @@ func savedSession(record *session.Session, unknown string) client.Session {
 	return s
 }
 
-// microseconds is a time as the bus has it, 0 for none.
+// microseconds converts a time for the bus, 0 for none.
 func microseconds(t time.Time) uint64 {
 	if t.IsZero() {
 		return 0
@@ -99,16 +103,19 @@ func microseconds(t time.Time) uint64 {
 
 func savedRun(r session.Account) dbusapi.RunRow {
 	return dbusapi.RunRow{
-		ID: r.ID, Start: microseconds(r.Began), End: microseconds(r.Ended), Result: r.Result, Code: int32(r.Code), Status: int32(r.Status), Reason: r.Reason,
+		ID: r.ID, Start: microseconds(r.Began), End: microseconds(r.Ended), Result: r.Result, Code: int32(r.Code),
+		Status: int32(r.Status), Reason: r.Reason,
 	}
 }
 
-// stateDirectory is where the daemon keeps its state, as long as it cannot be asked.
+// stateDirectory returns corrald's state directory as far as it can be determined without corrald.
 func stateDirectory() string {
-	return filepath.Join(baseDirectory(os.Getenv("XDG_STATE_HOME"), filepath.Join(os.Getenv("HOME"), ".local/state")), "corral")
+	return filepath.Join(baseDirectory(os.Getenv("XDG_STATE_HOME"), filepath.Join(os.Getenv("HOME"), ".local/state")),
+		"corral")
 }
 
-// savedStatus prints what is saved of the sessions that words name, or how many there are.
+// savedStatus prints the records of the sessions that words match, or how many there are without
+// words.
 func (c *ctl) savedStatus(words []string, err error) error {
 	why := "corrald is not running"
 	if c.isUnanswered(err) {
@@ -120,7 +127,7 @@ func (c *ctl) savedStatus(words []string, err error) error {
 	}
 	if len(words) == 0 && !c.all {
 		if c.wantsJSON() {
-			return list.unreachable // of the daemon itself there is nothing to tell
+			return list.unreachable // nothing is known about corrald itself
 		}
 		fmt.Fprintf(c.out, "%s %s\n", c.paint(wording.Dim, "○"), why)
 		c.field("Sessions", "%d saved in %s", len(list.sessions), stateDirectory())
@@ -133,7 +140,8 @@ func (c *ctl) savedStatus(words []string, err error) error {
 	ids, _ := c.matchAll(words, candidates)
 	values := []statusValue{}
 	for i, id := range ids {
-		status := sessionStatus{session: list.sessions[slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })]}
+		status := sessionStatus{session: list.sessions[slices.IndexFunc(list.sessions,
+			func(s client.Session) bool { return s.Id == id })]}
 		if c.wantsJSON() {
 			values = append(values, status.value())
 			continue

@@ -26,7 +26,8 @@ func TestHookPayload_CompletesAReport(t *testing.T) {
 		"Claude Code asks": {
 			client.Report{Activity: "waiting"},
 			`{"session_id":"1b4e28ba-2fa1","hook_event_name":"Notification","message":"Claude needs your permission to use Bash","notification_type":"permission_prompt"}`,
-			client.Report{Activity: "waiting", Reason: "permission", Message: "Claude needs your permission to use Bash", ConversationID: "1b4e28ba-2fa1"},
+			client.Report{Activity: "waiting", Reason: "permission", Message: "Claude needs your permission to use Bash",
+				ConversationID: "1b4e28ba-2fa1"},
 		},
 		"an option counts more": {
 			client.Report{Activity: "waiting", Reason: "auth", Message: "mine", ConversationID: "x"},
@@ -38,12 +39,16 @@ func TestHookPayload_CompletesAReport(t *testing.T) {
 			client.Report{Activity: "idle", Message: "Done.", ConversationID: "t-1"},
 		},
 		"what a user asked for is no message": {
-			client.Report{Activity: "working"}, `{"session_id":"a","message":"m","reason":"question"}`, client.Report{Activity: "working", ConversationID: "a"},
+			client.Report{Activity: "working"}, `{"session_id":"a","message":"m","reason":"question"}`,
+			client.Report{Activity: "working", ConversationID: "a"},
 		},
-		"an id that could become an option": {client.Report{Activity: "idle"}, `{"session_id":"--help"}`, client.Report{Activity: "idle"}},
-		"one field of another type":         {client.Report{Activity: "idle"}, `{"session_id":"a","message":{"b":1},"reason":3}`, client.Report{Activity: "idle", ConversationID: "a"}},
-		"no JSON at all":                    {client.Report{Activity: "idle"}, "\x00\xff{{{", client.Report{Activity: "idle"}},
-		"more than anybody has to say":      {client.Report{Activity: "idle"}, `{"session_id":"a","message":"` + strings.Repeat("x", 2<<20) + `"}`, client.Report{Activity: "idle"}},
+		"an id that could become an option": {client.Report{Activity: "idle"}, `{"session_id":"--help"}`,
+			client.Report{Activity: "idle"}},
+		"one field of another type": {client.Report{Activity: "idle"}, `{"session_id":"a","message":{"b":1},"reason":3}`,
+			client.Report{Activity: "idle", ConversationID: "a"}},
+		"no JSON at all": {client.Report{Activity: "idle"}, "\x00\xff{{{", client.Report{Activity: "idle"}},
+		"more than anybody has to say": {client.Report{Activity: "idle"},
+			`{"session_id":"a","message":"` + strings.Repeat("x", 2<<20) + `"}`, client.Report{Activity: "idle"}},
 		"a long message is cut between letters": {
 			client.Report{Activity: "idle"}, `{"message":"x` + strings.Repeat("é", maxMessage) + `"}`,
 			client.Report{Activity: "idle", Message: "x" + strings.Repeat("é", maxMessage/2-1)},
@@ -57,7 +62,8 @@ func TestHookPayload_CompletesAReport(t *testing.T) {
 	}
 }
 
-// Who opens the pipe and never writes does not hold up the agent.
+// TestReport_DoesNotWaitForAnUnclosedPipe: a writer that never closes the pipe does not block the
+// agent.
 func TestReport_DoesNotWaitForAnUnclosedPipe(t *testing.T) {
 	in, out, err := os.Pipe()
 	require.NoError(t, err)
@@ -67,7 +73,7 @@ func TestReport_DoesNotWaitForAnUnclosedPipe(t *testing.T) {
 	assert.Less(t, time.Since(began), 100*payloadTimeout)
 }
 
-// Who writes more than is read meets no broken pipe.
+// TestReport_DrainsALargePayload: a writer of more than maxPayload does not get SIGPIPE.
 func TestReport_DrainsALargePayload(t *testing.T) {
 	in, out := io.Pipe()
 	wrote := make(chan error, 1)
@@ -80,21 +86,22 @@ func TestReport_DrainsALargePayload(t *testing.T) {
 	require.NoError(t, <-wrote)
 }
 
-func TestInSession_RecognizesSessionScopes(t *testing.T) {
+func TestIsInSession_RecognizesSessionScopes(t *testing.T) {
+	const slice = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-corral.slice/"
 	for group, want := range map[string]bool{
-		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-corral.slice/app-corral-claude-shop.scope\n":       true,
-		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-corral.slice/app-corral-claude-shop.scope/inner\n": true,
-		"1:name=systemd:/\n0::/app.slice/app-corral.slice/app-corral-x-y.scope\n":                                          true,
-		"0::/user.slice/user-1000.slice/session-2.scope\n":                                                                 false,
-		"0::/user.slice/user@1000.service/session.slice/corrald.service\n":                                                 false,
+		slice + "app-corral-claude-shop.scope\n":                                  true,
+		slice + "app-corral-claude-shop.scope/inner\n":                            true,
+		"1:name=systemd:/\n0::/app.slice/app-corral.slice/app-corral-x-y.scope\n": true,
+		"0::/user.slice/user-1000.slice/session-2.scope\n":                        false,
+		"0::/user.slice/user@1000.service/session.slice/corrald.service\n":        false,
 		"": false,
 	} {
 		assert.Equal(t, want, isInSession(group), group)
 	}
 }
 
-// What every verb pays before it does anything, hooks at every turn of their agent. Of some runs
-// the cheapest counts; the time is that of the processor alone.
+// TestReport_StartsFast measures what every verb costs before it does anything; hooks cost it at
+// every turn of an agent. It takes the fastest of several runs, in processor time.
 func TestReport_StartsFast(t *testing.T) {
 	corralctl := testbed.Programs(t).Corralctl
 	least := time.Hour

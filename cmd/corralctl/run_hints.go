@@ -12,29 +12,31 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// What people type after run who do not know yet that -- comes before a command, and before an
-// agent's arguments.
+// The functions below explain mistakes of users who do not know yet that -- comes before a command,
+// and before the arguments of an agent.
 
-// isProgram tells whether a word names a program here that a session could run.
+// isProgram returns whether a word is the name of a program in PATH on this machine.
 func (c *ctl) isProgram(word string) bool {
 	_, err := exec.LookPath(word)
 	return c.host == "" && err == nil
 }
 
-// isAgent tells whether a word names an agent, as far as that is known without asking corrald.
+// isAgent returns whether a word is the name of an agent, according to the definitions on this
+// machine.
 func (c *ctl) isAgent(word string) bool {
 	return c.host == "" && slices.ContainsFunc(agentChoices(), func(agent choice) bool { return agent.word == word })
 }
 
-// withDashes returns the words of run with -- before the one at a place.
+// withDashes returns the command line of run with -- before the argument at an index.
 func (c *ctl) withDashes(place int) string {
-	words := slices.DeleteFunc(slices.Insert(slices.Clone(c.args), place, " "), func(word string) bool { return word == "--" })
+	words := slices.DeleteFunc(slices.Insert(slices.Clone(c.args), place, " "),
+		func(word string) bool { return word == "--" })
 	words[slices.Index(words, " ")] = "--"
 	return "corralctl run " + wording.ShellWords(words)
 }
 
-// argumentIndex returns where an argument is among the words of run, at the earliest from a place on. It
-// is not taken for the value of an option before it.
+// argumentIndex returns the index of an argument on the command line of run, starting the search at
+// from. It skips values of options.
 func (c *ctl) argumentIndex(word string, from int, options *pflag.FlagSet) int {
 	for i := from; i < len(c.args); i++ {
 		if c.args[i] != word {
@@ -54,7 +56,7 @@ func (c *ctl) argumentIndex(word string, from int, options *pflag.FlagSet) int {
 	return from
 }
 
-// tooManyWordsError is for words after run that have no -- among them.
+// tooManyWordsError returns the error for several arguments of run without --.
 func (c *ctl) tooManyWordsError(args []string, options *pflag.FlagSet) error {
 	first := c.argumentIndex(args[0], 0, options)
 	switch {
@@ -65,13 +67,14 @@ func (c *ctl) tooManyWordsError(args []string, options *pflag.FlagSet) error {
 		return &failure{exitUsage, fmt.Sprintf("%q is neither an agent nor a program in PATH", args[0]), "corralctl agents"}
 	}
 	return &failure{
-		code: exitUsage, message: fmt.Sprintf("run: expected one AGENT, not %s; its arguments follow --", wording.Plural(len(args), "word")),
-		hint: c.withDashes(c.argumentIndex(args[1], first+1, options)),
+		code:    exitUsage,
+		message: fmt.Sprintf("run: expected one AGENT, not %s; its arguments follow --", wording.Plural(len(args), "word")),
+		hint:    c.withDashes(c.argumentIndex(args[1], first+1, options)),
 	}
 }
 
-// runOptionError is optionError for run, after whose agent or program somebody has given an option
-// of that.
+// runOptionError is optionError for run. If the unknown option follows an agent or a program, it
+// suggests to insert --.
 func (c *ctl) runOptionError(options *pflag.FlagSet, err error) error {
 	failed := optionError("run", options, err)
 	var f *failure
@@ -80,7 +83,8 @@ func (c *ctl) runOptionError(options *pflag.FlagSet, err error) error {
 	if !errors.As(err, &unknown) || !errors.As(failed, &f) || len(before) == 0 {
 		return failed
 	}
-	if unknown.GetSpecifiedShortnames() == "" && f.hint != "corralctl help run" { // an option of run was misspelled
+	// an option of run was misspelled
+	if unknown.GetSpecifiedShortnames() == "" && f.hint != "corralctl help run" {
 		return failed
 	}
 	first := c.argumentIndex(before[0], 0, options)

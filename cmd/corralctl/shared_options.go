@@ -1,28 +1,30 @@
 package main
 
-// sharedOptions are the options of every verb that mean something to a verb, each with what it means to
-// this verb alone; "" is what help says for all. To a verb that is not here each of them means
-// something. --help and --host are for all verbs but those without a session.
+// sharedOptions has, for each verb, those options of every verb that have an effect on it, with
+// their meaning for this verb; "" stands for the general meaning. A verb that is missing here
+// accepts all of them. --help and --host are for all verbs but those that do not access sessions.
 var sharedOptions = map[string]map[string]string{
-	"list":         {"json": "", "no-legend": "", "plain": "", "no-pager": "", "full": "", "all": "archived sessions too"},
-	"top":          {"plain": "", "all": "archived sessions too"},
-	"run":          {"json": "", "no-block": "", "quiet": "", "timeout": ""},
-	"attach":       {"plain": ""},
-	"open":         {"quiet": ""},
-	"send":         {},
-	"send-keys":    {"full": "the same as --literal"},
-	"approve":      {},
-	"deny":         {},
-	"peek":         {"json": "", "no-legend": "", "all": "every session that runs"},
-	"logs":         {"json": "", "no-legend": "", "no-pager": "", "all": "every session"},
-	"diff":         {"no-legend": "", "no-pager": "", "plain": ""},
-	"status":       {"json": "", "no-pager": "", "plain": "", "full": "do not shorten lines", "all": "every session"},
-	"why":          {"json": "", "no-legend": "", "plain": "", "no-pager": "", "all": "every session"},
-	"show":         {"json": "", "no-pager": "", "all": "every session"},
-	"wait":         {"json": "", "quiet": "", "timeout": "give up after this TIME and exit with 124", "all": "every session"},
-	"monitor":      {"json": "", "quiet": "", "plain": ""},
-	"start":        {"quiet": "", "no-block": "do not wait until they run", "all": "every session that has ended"},
-	"stop":         {"quiet": "", "no-block": "do not wait until they have ended", "timeout": "send SIGKILL after this TIME; 10s otherwise", "all": "every session"},
+	"list":      {"json": "", "no-legend": "", "plain": "", "no-pager": "", "full": "", "all": "archived sessions too"},
+	"top":       {"plain": "", "all": "archived sessions too"},
+	"run":       {"json": "", "no-block": "", "quiet": "", "timeout": ""},
+	"attach":    {"plain": ""},
+	"open":      {"quiet": ""},
+	"send":      {},
+	"send-keys": {"full": "the same as --literal"},
+	"approve":   {},
+	"deny":      {},
+	"peek":      {"json": "", "no-legend": "", "all": "every session that runs"},
+	"logs":      {"json": "", "no-legend": "", "no-pager": "", "all": "every session"},
+	"diff":      {"no-legend": "", "no-pager": "", "plain": ""},
+	"status":    {"json": "", "no-pager": "", "plain": "", "full": "do not shorten lines", "all": "every session"},
+	"why":       {"json": "", "no-legend": "", "plain": "", "no-pager": "", "all": "every session"},
+	"show":      {"json": "", "no-pager": "", "all": "every session"},
+	"wait": {"json": "", "quiet": "", "timeout": "give up after this TIME and exit with 124",
+		"all": "every session"},
+	"monitor": {"json": "", "quiet": "", "plain": ""},
+	"start":   {"quiet": "", "no-block": "do not wait until they run", "all": "every session that has ended"},
+	"stop": {"quiet": "", "no-block": "do not wait until they have ended",
+		"timeout": "send SIGKILL after this TIME; 10s otherwise", "all": "every session"},
 	"restart":      {"quiet": "", "no-block": "do not wait until they run", "all": "every session that runs"},
 	"resume":       {"quiet": "", "no-block": "do not wait until they run", "all": "every suspended session"},
 	"suspend":      {"quiet": "", "no-block": "do not wait until they have ended", "all": "every session that runs"},
@@ -53,8 +55,8 @@ var sharedOptions = map[string]map[string]string{
 	"help":         {},
 }
 
-// sharedMeaning tells what an option of every verb means to one, "" for what help says for all, and
-// whether it means something to it.
+// sharedMeaning returns the meaning of a shared option for a verb, "" for the general one, and
+// whether it has an effect on that verb.
 func sharedMeaning(verb, option string) (meaning string, used bool) {
 	if option == "help" || option == "host" && verb != "completion" && verb != "help" {
 		return "", true

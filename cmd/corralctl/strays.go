@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// straysOf returns the processes of each session that are outside of its scope, by the session's
-// id; none where they cannot be asked for.
+// straysOf returns the processes outside of each session's scope, by the session's id. It returns
+// none if corrald cannot list them.
 func (c *ctl) straysOf(ctx context.Context) map[string][]dbusapi.Stray {
 	by := map[string][]dbusapi.Stray{}
 	all, _ := c.client.ListStrays(ctx)
@@ -25,7 +25,7 @@ func (c *ctl) straysOf(ctx context.Context) map[string][]dbusapi.Stray {
 	return by
 }
 
-// strayPlace is where a process is, by the unit that it is in, if it is in one.
+// strayPlace returns the unit that a process is in, or else its control group.
 func strayPlace(s dbusapi.Stray) string {
 	if unit := strayUnit(s); unit != "" {
 		return unit
@@ -33,8 +33,8 @@ func strayPlace(s dbusapi.Stray) string {
 	return s.ControlGroup
 }
 
-// strayUnit is the unit of the user's manager that a process is in and that can be stopped for it,
-// "" if there is none such.
+// strayUnit returns the unit of the user manager that contains a process and that can be stopped to
+// end it, "" if there is none.
 func strayUnit(s dbusapi.Stray) string {
 	last := path.Base(s.ControlGroup)
 	is := strings.HasSuffix(last, ".scope") || strings.HasSuffix(last, ".service")
@@ -47,7 +47,7 @@ func strayUnit(s dbusapi.Stray) string {
 	return last
 }
 
-// strayRemedy is the command that ends a process.
+// strayRemedy returns the command that ends a process.
 func strayRemedy(s dbusapi.Stray) string {
 	if unit := strayUnit(s); unit != "" {
 		return "systemctl --user stop " + unit
@@ -55,7 +55,7 @@ func strayRemedy(s dbusapi.Stray) string {
 	return fmt.Sprintf("kill %d", s.PID)
 }
 
-// printStrays writes what is outside of a session's scope.
+// printStrays prints the processes outside of a session's scope.
 func (c *ctl) printStrays(strays []dbusapi.Stray) {
 	if len(strays) == 0 {
 		return
@@ -66,32 +66,36 @@ func (c *ctl) printStrays(strays []dbusapi.Stray) {
 	}
 	fmt.Fprintf(c.out, "%13s: %s\n", "Outside", c.paint(wording.Yellow, c.fit(text, statusIndent)))
 	for _, s := range strays {
-		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", c.fit(wording.Printable(fmt.Sprintf("%d %s (%s)", s.PID, s.Name, strayPlace(s))), statusIndent))
+		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "",
+			c.fit(wording.Printable(fmt.Sprintf("%d %s (%s)", s.PID, s.Name, strayPlace(s))), statusIndent))
 	}
 }
 
-// warnAboutStrays says what lives on of the sessions that were ended, whose ids are the keys.
+// warnAboutStrays prints which processes of the ended sessions are still running. The keys of ended
+// are ids.
 func (c *ctl) warnAboutStrays(ended *sync.Map, strays map[string][]dbusapi.Stray) {
 	for _, id := range slices.Sorted(maps.Keys(strays)) {
 		if _, has := ended.Load(id); !has {
 			continue
 		}
 		for _, s := range strays[id] {
-			c.warn(fmt.Sprintf("process %d (%s) of %q is still running: it left its scope, for %s", s.PID, s.Name, id, strayPlace(s)), strayRemedy(s))
+			c.warn(fmt.Sprintf("process %d (%s) of %q is still running: it left its scope, for %s", s.PID, s.Name, id,
+				strayPlace(s)), strayRemedy(s))
 		}
 	}
 }
 
-// strayExplanations are the rows of why for what is outside of a session's scope.
+// strayExplanations returns rows of why for the processes outside of a session's scope.
 func strayExplanations(strays []dbusapi.Stray) []dbusapi.Explanation {
 	var rows []dbusapi.Explanation
 	for _, s := range strays {
-		rows = append(rows, dbusapi.Explanation{Subject: "outside", Source: fmt.Sprintf("process %d", s.PID), Value: s.Name + " is in " + strayPlace(s) + ", not in its scope"})
+		rows = append(rows, dbusapi.Explanation{Subject: "outside", Source: fmt.Sprintf("process %d", s.PID),
+			Value: s.Name + " is in " + strayPlace(s) + ", not in its scope"})
 	}
 	return rows
 }
 
-// checkStrays looks for processes that agents have started and that do not end with them.
+// checkStrays looks for processes that were started by agents and will not end with them.
 func (p *examination) checkStrays(ctx context.Context) []finding {
 	if p.bus == nil || !p.hasOwner(ctx, dbusapi.BusName) {
 		return nil
@@ -107,7 +111,9 @@ func (p *examination) checkStrays(ctx context.Context) []finding {
 	}
 	var findings []finding
 	for _, s := range strays {
-		findings = append(findings, note(strayRemedy(s), "process %d (%s) of session %s has left its scope, for %s: it does not end with it", s.PID, s.Name, s.Session, strayPlace(s)))
+		findings = append(findings, note(strayRemedy(s),
+			"process %d (%s) of session %s has left its scope, for %s: it does not end with it", s.PID, s.Name, s.Session,
+			strayPlace(s)))
 	}
 	if len(findings) == 0 {
 		findings = append(findings, ok("every process of a session is in its scope"))

@@ -10,19 +10,19 @@ import (
 type table struct {
 	columns []column
 	rows    [][]cell
-	marks   []cell // one before each row, of one column; none if there are no signs
+	marks   []cell // of one column, before each row; empty for none
 }
 
 type column struct {
 	title    string
-	minWidth int                              // the least width it may be shortened to, 0: it is never shortened
-	cut      func(s string, width int) string // how
+	minWidth int                              // that the column may be shortened to; 0 if it is never shortened
+	cut      func(s string, width int) string // shortens a text
 }
 
 type cell struct{ text, colour string }
 
-// print writes the table to stdout, shortened to the terminal's width: the last of the columns that
-// may be shortened gives way first.
+// printTable prints a table, shortened to the terminal's width: the last of the columns that may be
+// shortened is shortened first.
 func (c *ctl) printTable(t table) {
 	widths := t.widths(!c.noLegend)
 	if c.outTTY != nil && !c.full {
@@ -50,7 +50,7 @@ func (c *ctl) printTable(t table) {
 	}
 }
 
-// line is a row in columns of these widths.
+// line formats a row with columns of these widths.
 func (t table) line(c *ctl, row []cell, widths []int) string {
 	var line strings.Builder
 	for i, cell := range row {
@@ -78,7 +78,7 @@ func (t table) widths(titles bool) []int {
 	return widths
 }
 
-// fit shortens widths until the columns and the blanks between them fit into width, or nothing more
+// fit reduces widths until the columns and the blanks between them fit into width, or nothing more
 // can be shortened.
 func (t table) fit(widths []int, width int) {
 	total := len(widths) - 1
@@ -95,7 +95,7 @@ func (t table) fit(widths []int, width int) {
 	}
 }
 
-// pad adds text in its colour, filled with blanks to the column's width.
+// pad appends text in a colour, filled with blanks to the column's width.
 func pad(line *strings.Builder, text, colour string, width int, last bool, c *ctl) {
 	line.WriteString(c.paint(colour, text))
 	if last {

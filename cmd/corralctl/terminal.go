@@ -15,10 +15,10 @@ type terminal struct {
 	width  int // columns
 	height int
 	colour bool
-	dumb   bool // it knows no sequences: what is on it cannot be written over
+	dumb   bool // it has no escape sequences: printed text cannot be overwritten
 }
 
-// openTerminal returns what f's terminal is like, nil if it is none.
+// openTerminal returns the properties of f's terminal, nil if f is not a terminal.
 func openTerminal(f *os.File) *terminal {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -36,7 +36,7 @@ func openTerminal(f *os.File) *terminal {
 	return t
 }
 
-// paint puts a colour around text, if colours are wanted.
+// paint returns text in a colour, if stdout accepts colours.
 func (c *ctl) paint(colour, text string) string {
 	if !c.hasColour() || colour == "" || text == "" {
 		return text
@@ -44,7 +44,7 @@ func (c *ctl) paint(colour, text string) string {
 	return colour + text + wording.Normal
 }
 
-// statusDot is the sign that a session's status begins with, in the colour of its state.
+// statusDot returns the sign at the beginning of a session's status, in the colour of its state.
 func (c *ctl) statusDot(s client.Session) string {
 	sign, colour := wording.Mark(s)
 	return c.paint(colour, sign)

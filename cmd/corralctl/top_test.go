@@ -18,7 +18,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// topTerminal is a terminal that corralctl top runs in: a tmux of its own, with keys and a screen.
+// topTerminal is a terminal in which corralctl top runs: a pane of a tmux server of its own.
 type topTerminal struct {
 	t      *testing.T
 	stage  *storyRun
@@ -29,7 +29,8 @@ type topTerminal struct {
 func newTopTerminal(t *testing.T, s *storyRun, width, height, command string) *topTerminal {
 	t.Helper()
 	v := &topTerminal{t, s, filepath.Join(testbed.Dir(t), "view")}
-	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, "unset TMUX; "+command+`; echo "top ended with $?"; exec sleep infinity`)
+	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height,
+		"unset TMUX; "+command+`; echo "top ended with $?"; exec sleep infinity`)
 	t.Cleanup(func() { v.tmux("kill-server") })
 	return v
 }
@@ -45,7 +46,7 @@ func (v *topTerminal) tmux(args ...string) string {
 
 func (v *topTerminal) keys(keys ...string) { v.tmux(append([]string{"send-keys"}, keys...)...) }
 
-// waitFor waits until each of these texts is on the screen, and returns it.
+// waitFor waits until each of these texts has been on the screen, and returns the last screen.
 func (v *topTerminal) waitFor(texts ...string) string {
 	v.t.Helper()
 	screen := ""
@@ -66,7 +67,8 @@ func (v *topTerminal) waitFor(texts ...string) string {
 // waitGone waits until a text is no longer on the screen.
 func (v *topTerminal) waitGone(text string) {
 	v.t.Helper()
-	testbed.Poll(v.t, "the screen no longer shows "+text, func() bool { return !strings.Contains(v.tmux("capture-pane", "-p"), text) })
+	testbed.Poll(v.t, "the screen no longer shows "+text,
+		func() bool { return !strings.Contains(v.tmux("capture-pane", "-p"), text) })
 }
 
 // waitSelected waits until the row of this session is selected.
@@ -91,12 +93,13 @@ func (v *topTerminal) waitAbove(one, other string) {
 	v.t.Helper()
 	testbed.Poll(v.t, one+" is above "+other, func() bool {
 		screen := v.tmux("capture-pane", "-p")
-		return strings.Contains(screen, " "+one+" ") && strings.Index(screen, " "+one+" ") < strings.Index(screen, " "+other+" ")
+		return strings.Contains(screen, " "+one+" ") &&
+			strings.Index(screen, " "+one+" ") < strings.Index(screen, " "+other+" ")
 	})
 }
 
-// resize makes the terminal of another size, and waits until what is shown is right for it: header,
-// these titles, keys in the last line.
+// resize resizes the terminal and waits until the screen fits it: header, these titles, and the
+// keys in the last line.
 func (v *topTerminal) resize(width, height, titles string) {
 	v.t.Helper()
 	v.tmux("resize-window", "-x", width, "-y", height)
@@ -108,14 +111,15 @@ func (v *topTerminal) resize(width, height, titles string) {
 	})
 }
 
-// titlesOf are the titles of the columns, without those that a machine without the controllers of
-// memory and pids does not show.
+// titlesOf returns the titles of the columns except MEMORY and TASKS, which are not shown on a
+// machine without these controllers.
 func titlesOf(line string) string {
-	fields := slices.DeleteFunc(strings.Fields(line), func(title string) bool { return title == "MEMORY" || title == "TASKS" })
+	fields := slices.DeleteFunc(strings.Fields(line),
+		func(title string) bool { return title == "MEMORY" || title == "TASKS" })
 	return strings.Join(fields, " ")
 }
 
-// The manual has every key of top.
+// TestTop_KeysAreInTheManual: the manual documents every key of top.
 func TestTop_KeysAreInTheManual(t *testing.T) {
 	page, err := os.ReadFile("../../docs/man/corralctl.1.md")
 	require.NoError(t, err)
@@ -138,7 +142,7 @@ func TestTop_ShowsLiveSessionsAndObeysKeys(t *testing.T) {
 
 	stage.run(t, `corralctl run --wait --id beta -- sh -c 'printf "\033[99;1Hlast words\n"; exit 3' || true`, "")
 	v.waitFor("2 sessions", "beta", "failed")
-	v.waitAbove("beta", "alpha") // it needs a person
+	v.waitAbove("beta", "alpha") // it needs attention
 	v.keys("k")
 	v.waitFor("failed: command exited with code 3", "last words")
 	v.keys("c")
@@ -163,7 +167,8 @@ func TestTop_ShowsLiveSessionsAndObeysKeys(t *testing.T) {
 	v.keys("C-b", "d")
 	v.waitFor("ACTIVITY", "── alpha ──", "heard from within")
 
-	for _, size := range [][]string{{"150", "40", "ID AGENT STATE ACTIVITY CPU SINCE WORKSPACE"}, {"40", "10", "ID STATE ACTIVITY"}, {"80", "24", "ID AGENT STATE ACTIVITY CPU SINCE"}} {
+	for _, size := range [][]string{{"150", "40", "ID AGENT STATE ACTIVITY CPU SINCE WORKSPACE"},
+		{"40", "10", "ID STATE ACTIVITY"}, {"80", "24", "ID AGENT STATE ACTIVITY CPU SINCE"}} {
 		v.resize(size[0], size[1], size[2])
 	}
 	v.waitFor("heard from within")
@@ -187,13 +192,15 @@ func TestTop_ShowsLiveSessionsAndObeysKeys(t *testing.T) {
 	v.waitFor("top ended with 0")
 }
 
-// To attach is to take note of what it wants, also where somebody else is attached; that it ends
-// meanwhile is no failure to attach.
+// TestTop_AttachesBesideOtherClients: attaching acknowledges the session's request even if another
+// client is attached. If the session ends meanwhile, that is not an error of attach.
 func TestTop_AttachesBesideOtherClients(t *testing.T) {
 	stage := newStoryRun(t)
-	stage.run(t, `corralctl run --id asker -- sh -c 'echo ready; while read -r line; do corralctl report waiting --reason question --message "$line"; done'`, "")
+	stage.run(t,
+		`corralctl run --id asker -- sh -c 'echo ready; while read -r line; do corralctl report waiting --reason question --message "$line"; done'`, "")
 	newTopTerminal(t, stage, "80", "24", "corralctl attach asker").waitFor("ready")
-	stage.run(t, `corralctl send asker "which one?" && until corralctl show -P Attention asker | grep -q question; do :; done`, "")
+	stage.run(t,
+		`corralctl send asker "which one?" && until corralctl show -P Attention asker | grep -q question; do :; done`, "")
 	v := newTopTerminal(t, stage, "100", "30", "corralctl top")
 	v.waitFor("which one?")
 	v.keys("Enter")
@@ -206,8 +213,7 @@ func TestTop_AttachesBesideOtherClients(t *testing.T) {
 	v.waitFor("top ended with 0")
 }
 
-// asker is a program that asks for a permission by way of the hook, and prints each byte that it
-// gets.
+// asker is a program that asks for a permission through a hook, and prints each byte that it reads.
 const asker = `#!/bin/sh
 stty -icanon -echo
 echo "May $1 go on?"
@@ -219,15 +225,16 @@ while :; do
 done
 `
 
-// newAskers starts sessions that wait for a permission, of an agent whose definition says which
-// keys answer it.
+// newAskers starts sessions of an agent that waits for a permission and whose definition has the
+// keys that answer it.
 func newAskers(t *testing.T, ids ...string) *storyRun {
 	stage := newStoryRun(t)
 	program := filepath.Join(stage.home, "asker")
 	require.NoError(t, os.WriteFile(program, []byte(asker), 0o700))
 	definition := filepath.Join(stage.home, "config/corral/agents/asker.agent")
 	require.NoError(t, os.MkdirAll(filepath.Dir(definition), 0o700))
-	require.NoError(t, os.WriteFile(definition, []byte("[Agent]\nCommand="+program+"\nApproveKeys=1\nDenyKeys=2\n"), 0o600))
+	require.NoError(t,
+		os.WriteFile(definition, []byte("[Agent]\nCommand="+program+"\nApproveKeys=1\nDenyKeys=2\n"), 0o600))
 	for _, id := range ids {
 		stage.run(t, "corralctl reload; corralctl run -q --id "+id+" asker -- "+id, "")
 		stage.run(t, "until corralctl show -P AttentionMessage "+id+" | grep -q 'go on'; do :; done", "")
@@ -235,8 +242,8 @@ func newAskers(t *testing.T, ids ...string) *storyRun {
 	return stage
 }
 
-// Three agents that wait are answered with six keys at most, in terminals of each size, and each
-// gets its own answer alone.
+// TestTop_AnswersThreeAgentsWithSixKeys: at most six keys answer three waiting agents, at every
+// size of the terminal, and each agent gets only its own answer.
 func TestTop_AnswersThreeAgentsWithSixKeys(t *testing.T) {
 	for _, size := range [][2]string{{"80", "24"}, {"100", "30"}, {"30", "8"}} {
 		t.Run(size[0]+"x"+size[1], func(t *testing.T) {
@@ -250,9 +257,10 @@ func TestTop_AnswersThreeAgentsWithSixKeys(t *testing.T) {
 				v.waitSelected(selected)
 			}
 			v.waitSelected("ask1")
-			press("Y", "ask2") // it moves away, and the next is under the cursor
+			press("Y", "ask2") // ask1 moves down, and the next one is selected
 			press("Tab", "ask3")
-			press("N", "ask1") // the last in the list that is left of the three that waited
+			// the last one of the list that still waits
+			press("N", "ask1")
 			press("Tab", "ask2")
 			v.keys("Y")
 			keys++
@@ -267,8 +275,8 @@ func TestTop_AnswersThreeAgentsWithSixKeys(t *testing.T) {
 	}
 }
 
-// In pass-through mode one session gets each key and paste, in their order, and no other session
-// gets any.
+// TestTop_PassesKeysToOneSessionOnly: in pass-through mode, one session gets all keys in their
+// order, and no other session gets any.
 func TestTop_PassesKeysToOneSessionOnly(t *testing.T) {
 	for _, size := range [][2]string{{"80", "24"}, {"30", "8"}} {
 		t.Run(size[0]+"x"+size[1], func(t *testing.T) {
@@ -286,7 +294,8 @@ func TestTop_PassesKeysToOneSessionOnly(t *testing.T) {
 			assert.Equal(t, "[31] [64] [79] [71] [1b] [5b] [41] [78] [09] [04] [7a]", strings.Join(got[4:], " "))
 			assert.NotContains(t, stage.run(t, "corralctl peek ask2", ""), "[")
 
-			v.keys("Home", "i") // without the first the second would be ignored, as the selection has moved by itself
+			// Home, because the selection has moved by itself and i would be ignored
+			v.keys("Home", "i")
 			v.waitFor("KEYS GO TO ask2")
 			stage.run(t, "corralctl stop ask2", "")
 			v.waitFor("KEYS GO NOWHERE")
@@ -308,7 +317,8 @@ func TestTop_SurvivesDaemonRestarts(t *testing.T) {
 
 	var pid uint32
 	bus := testbed.Bus(t)
-	require.NoError(t, bus.BusObject().CallWithContext(t.Context(), "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, dbusapi.BusName).Store(&pid))
+	require.NoError(t, bus.BusObject().CallWithContext(t.Context(), "org.freedesktop.DBus.GetConnectionUnixProcessID", 0,
+		dbusapi.BusName).Store(&pid))
 	require.NoError(t, syscall.Kill(int(pid), syscall.SIGKILL))
 	v.waitFor("corrald is not running. Showing the last known state", "alpha")
 	v.keys("S")
@@ -322,8 +332,8 @@ func TestTop_SurvivesDaemonRestarts(t *testing.T) {
 	v.waitFor("top ended with 0")
 }
 
-// A daemon that was stopped does not come back because somebody looks at what there was, or answers
-// a question that was asked before.
+// TestTop_DoesNotStartAStoppedDaemon: top does not start corrald again, neither for its display nor
+// for a dialog that was opened before.
 func TestTop_DoesNotStartAStoppedDaemon(t *testing.T) {
 	u := newInstallation(t)
 	activation, err := os.ReadFile("../../packaging/io.github.corrald.Corral1.service")
@@ -340,7 +350,7 @@ func TestTop_DoesNotStartAStoppedDaemon(t *testing.T) {
 		reload()
 	})
 	testbed.Systemctl(t, "stop", "corrald.service")
-	u.must("run", "--id", "alpha", "--", "sleep", "infinity") // which starts it
+	u.must("run", "--id", "alpha", "--", "sleep", "infinity") // this starts corrald
 
 	v := newTopTerminal(t, &storyRun{home: u.home, environment: u.environment}, "100", "30", "corralctl top")
 	v.waitFor("alpha", "running")
@@ -354,11 +364,12 @@ func TestTop_DoesNotStartAStoppedDaemon(t *testing.T) {
 	assert.Equal(t, "inactive\n", string(state))
 }
 
-// Over ssh, of which all that is needed here is that it runs a command, there is no control group
-// to be read: the daemon is asked.
+// TestTop_WorksOverSSH: without access to the control groups, top asks corrald. The ssh of this
+// test only runs the command.
 func TestTop_WorksOverSSH(t *testing.T) {
 	stage := newStoryRun(t)
-	stage.run(t, `mkdir ~/bin && printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh`, "")
+	stage.run(t,
+		`mkdir ~/bin && printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh`, "")
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
 	v := newTopTerminal(t, stage, "100", "30", "PATH=~/bin:$PATH corralctl -H anna@desk top")
 	v.waitFor("on anna@desk", "alpha", "The repeater", "0%", "▁")
@@ -375,5 +386,6 @@ func TestTop_WorksOverSSH(t *testing.T) {
 
 func TestTop_RequiresACapableTerminal(t *testing.T) {
 	v := newTopTerminal(t, newStoryRun(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
-	v.waitFor("cannot show a full screen: standard input is not a terminal", "cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
+	v.waitFor("cannot show a full screen: standard input is not a terminal",
+		"cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
 }

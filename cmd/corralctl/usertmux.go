@@ -14,20 +14,21 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// A userTmux is the tmux that a person works in, and that has the terminal of this process as one
-// of its panes.
+// A userTmux is the tmux that the user works in, with the terminal of this process as one of its
+// panes.
 type userTmux struct {
 	program string
-	pane    string // id of the pane that this is
+	pane    string // id of this process's pane
 }
 
-// userTmux finds the user's tmux, nil if this is not one of its panes: TMUX is inherited by
-// terminals that were opened from one. The tmux of a session, in which an agent or a person may
-// call corralctl, is not the user's.
+// userTmux finds the user's tmux. It returns nil if this terminal is not one of its panes, because
+// TMUX is inherited by terminals that were opened from a pane. The tmux of a session, in which an
+// agent or a user may run corralctl, is not the user's.
 func (c *ctl) userTmux(ctx context.Context, bus *client.Client) *userTmux {
 	socket, _, _ := strings.Cut(os.Getenv("TMUX"), ",")
 	pane := os.Getenv("TMUX_PANE")
-	if socket == "" || pane == "" || strings.HasPrefix(socket, filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral")+"/") || c.ownSession(ctx, bus) != "" {
+	if socket == "" || pane == "" ||
+		strings.HasPrefix(socket, filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral")+"/") || c.ownSession(ctx, bus) != "" {
 		return nil
 	}
 	program, err := exec.LookPath("tmux")
@@ -45,7 +46,7 @@ func (c *ctl) userTmux(ctx context.Context, bus *client.Client) *userTmux {
 	return t
 }
 
-// run runs a command of tmux and returns what it prints.
+// run runs a command of tmux and returns its output.
 func (t *userTmux) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -53,13 +54,12 @@ func (t *userTmux) run(ctx context.Context, args ...string) (string, error) {
 	return string(bytes.TrimRight(out, "\n")), err
 }
 
-// windowOption is the option of a window of the user's tmux that names the session which is
-// attached to in it.
+// windowOption is the option of a tmux window that names the session which is shown in it.
 const windowOption = "@corral-session"
 
-// showInTmux shows the session in a window of the user's tmux: one that shows it already, or a new
-// one. A tmux inside of another one would take away the keys and the lines of both. It returns
-// whether it has; where it cannot, the session is attached to here.
+// showInTmux shows the session in a window of the user's tmux: in one that shows it already, or in
+// a new one. A tmux that is nested in another one would share its keys and lose lines. It returns
+// false if it cannot; the session is then attached in this terminal.
 func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Session) bool {
 	t := c.userTmux(ctx, bus)
 	if t == nil {
@@ -83,7 +83,8 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 		return false
 	}
 	args := []string{"new-window", "-P", "-F", "#{window_id}", "-n", windowName(s)}
-	for _, name := range []string{"XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} { // those of the tmux server may be another login's
+	// the tmux server may have been started in another login
+	for _, name := range []string{"XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
 		if value := os.Getenv(name); value != "" {
 			args = append(args, "-e", name+"="+value)
 		}
@@ -92,7 +93,8 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 	if err != nil {
 		return false
 	}
-	_, _ = t.run(ctx, "set-option", "-w", "-t", id, windowOption, s.Id) // without it, the next attach opens another window
+	// without the option, the next attach opens another window
+	_, _ = t.run(ctx, "set-option", "-w", "-t", id, windowOption, s.Id)
 	if !c.quiet {
 		leave := ""
 		if configured, _, err := config.Load(configDirs()); err == nil && configured.DetachKey != "" {
@@ -103,8 +105,8 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 	return true
 }
 
-// windowName is the name of a window that shows a session: its id and the program that it runs. Of
-// that nothing is left that tmux takes for a format.
+// windowName returns the name of the window for a session: its id and its program. Characters are
+// replaced that tmux would interpret as a format.
 func windowName(s client.Session) string {
 	program := strings.ReplaceAll(programOf(s), "#", "_")
 	if program == s.Id {

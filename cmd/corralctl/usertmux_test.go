@@ -17,8 +17,8 @@ func TestAttach_OpensAWindowOfTheUsersTmux(t *testing.T) {
 	v.tmux("last-window")
 	v.waitFor("alpha is in a window of this tmux, and Ctrl-q detaches; corralctl attach --here alpha", "it ended with 0")
 
-	// A second time the window is selected; a terminal that has only inherited TMUX is none of its
-	// panes.
+	// The second attach selects the existing window. A terminal that has inherited TMUX is not one of
+	// its panes.
 	attach("corralctl attach alpha")
 	v.waitFor("The repeater")
 	v.keys("-l", "one window")
@@ -30,7 +30,7 @@ func TestAttach_OpensAWindowOfTheUsersTmux(t *testing.T) {
 	v.keys("C-q")
 	v.waitFor("detached from alpha; it keeps running")
 
-	// In this pane, on demand.
+	// With --here it attaches in this pane.
 	attach("corralctl attach --here alpha")
 	v.waitFor("[alpha]")
 	v.keys("C-b", "d")
@@ -44,7 +44,7 @@ func TestAttach_RestoresTheTerminal(t *testing.T) {
 	v.waitFor("prompt:")
 	v.keys("corralctl attach alpha", "Enter")
 	v.waitFor("The repeater")
-	v.keys("C-b", "C-z") // tmux's suspend-client: both processes are stopped, and the shell has the terminal
+	v.keys("C-b", "C-z") // tmux's suspend-client: stops both processes and returns to the shell
 	v.waitFor("Stopped")
 	v.keys("fg", "Enter")
 	v.waitFor("[alpha]")

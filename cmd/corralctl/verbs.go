@@ -10,32 +10,34 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// verb is one thing that corralctl does, from which the command of cobra's is built. A verb without
-// a summary is hidden from help and completion.
+// verb is a subcommand of corralctl, from which a command of cobra is built. A verb without a
+// summary is hidden from help and completion.
 type verb struct {
 	name    string
 	args    string
 	summary string
-	details string // what its own help says below the summary, "" for nothing; ends with a newline
-	pages   bool   // long output goes through the pager
-	lenient bool   // mistakes are told, and it exits with 0 all the same
+	// shown by its help below the summary, "" for nothing; ends with a newline
+	details string
+	pages   bool // long output goes through the pager
+	lenient bool // errors are printed, but the exit code is 0
 
-	// onOptionError makes the error about an option that cannot be read; nil for optionError.
+	// onOptionError returns the error for an invalid option; nil for optionError.
 	onOptionError func(c *ctl, options *pflag.FlagSet, err error) error
 
-	// options adds the verb's own options to the set, and returns what to do once they are read.
+	// options adds the verb's own options to the set and returns the action, which runs after they
+	// have been read.
 	options func(*pflag.FlagSet) action
 }
 
-// action does what a verb does, with its arguments.
+// action runs a verb with its arguments.
 type action func(ctx context.Context, c *ctl, args []string) error
 
-// plainVerb is for a verb without options of its own.
+// plainVerb is the options function of a verb without options of its own.
 func plainVerb(act action) func(*pflag.FlagSet) action {
 	return func(*pflag.FlagSet) action { return act }
 }
 
-// withoutArguments is the action of a verb that takes no words after it.
+// withoutArguments returns the action of a verb that takes no arguments.
 func withoutArguments(name string, act action) action {
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {
@@ -45,37 +47,43 @@ func withoutArguments(name string, act action) action {
 	}
 }
 
-// verbGroup is one paragraph of the help.
+// verbGroup is a section of the help.
 type verbGroup struct {
 	title string
 	verbs []verb
 }
 
-// verbGroups returns all verbs, in the order in which help shows them.
+// verbGroups returns all verbs in the order of the help.
 func verbGroups() []verbGroup {
 	return []verbGroup{
-		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, sendKeysVerb, approveVerb, denyVerb, peekVerb, logsVerb, diffVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb}},
+		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, sendKeysVerb, approveVerb, denyVerb,
+			peekVerb, logsVerb, diffVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb}},
 		{"Lifecycle", []verb{
-			startVerb, stopVerb, restartVerb, resumeVerb, suspendVerb, freezeVerb, thawVerb, killVerb, archiveVerb, removeVerb, cleanVerb,
+			startVerb, stopVerb, restartVerb, resumeVerb, suspendVerb, freezeVerb, thawVerb, killVerb, archiveVerb, removeVerb,
+			cleanVerb,
 		}},
 		{"Settings", []verb{enableVerb, disableVerb, setPropertyVerb, describeVerb, labelVerb, ackVerb}},
 		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb, reportVerb}},
-		{"Corral", []verb{agentsVerb, catVerb, editVerb, lingerVerb, doctorVerb, reloadVerb, versionVerb, completionVerb, helpVerb, asUnitVerb}},
+		{"Corral", []verb{agentsVerb, catVerb, editVerb, lingerVerb, doctorVerb, reloadVerb, versionVerb, completionVerb,
+			helpVerb, asUnitVerb}},
 	}
 }
 
-// foreignVerbs are the words that other programs have for what a verb does.
+// foreignVerbs maps names from other programs to verbs of corralctl.
 var foreignVerbs = map[string]string{
-	"ls": "list", "ps": "list", "list-units": "list", "list-sessions": "list", "new": "run", "create": "run", "remove": "rm", "delete": "rm",
-	"tail": "logs", "journal": "logs", "capture": "peek", "keys": "send-keys", "exec": "send", "accept": "approve", "allow": "approve", "reject": "deny", "shell": "attach", "join": "attach", "terminate": "stop",
+	"ls": "list", "ps": "list", "list-units": "list", "list-sessions": "list", "new": "run", "create": "run",
+	"remove": "rm", "delete": "rm",
+	"tail": "logs", "journal": "logs", "capture": "peek", "keys": "send-keys", "exec": "send", "accept": "approve",
+	"allow": "approve", "reject": "deny", "shell": "attach", "join": "attach", "terminate": "stop",
 	"kill-session": "rm", "pause": "freeze", "unpause": "thaw", "daemon-reload": "reload", "check": "doctor",
 }
 
-// newCommands returns corralctl as a command of cobra's, with one below it for each verb.
+// newCommands returns corralctl as a command of cobra, with a subcommand for each verb.
 func (c *ctl) newCommands() *cobra.Command {
-	cobra.EnableCommandSorting = false // the order is that of help
+	cobra.EnableCommandSorting = false // keep the order of verbGroups
 	root := &cobra.Command{
-		Use: "corralctl", SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Use: "corralctl", SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if c.version {
 				return printVersion(c)
@@ -95,7 +103,7 @@ func (c *ctl) newCommands() *cobra.Command {
 			cmd := c.command(v)
 			cmd.GroupID = group.title
 			if v.name == helpVerb.name {
-				root.SetHelpCommand(cmd) // in the place of cobra's own
+				root.SetHelpCommand(cmd) // instead of cobra's own
 			}
 			root.AddCommand(cmd)
 		}
@@ -103,9 +111,10 @@ func (c *ctl) newCommands() *cobra.Command {
 	return root
 }
 
-// parseCommand returns a verb as a command of cobra's.
+// command returns a verb as a command of cobra.
 func (c *ctl) command(v verb) *cobra.Command {
-	cmd := &cobra.Command{Use: strings.TrimSpace(v.name + " " + v.args), Short: v.summary, Long: v.details, Hidden: v.summary == ""}
+	cmd := &cobra.Command{Use: strings.TrimSpace(v.name + " " + v.args), Short: v.summary, Long: v.details,
+		Hidden: v.summary == ""}
 	act := v.options(cmd.Flags())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		c.lenient = v.lenient
@@ -128,8 +137,7 @@ func (c *ctl) findVerb(name string) (*cobra.Command, error) {
 	return nil, c.unknownVerb(name)
 }
 
-// unknownVerb is the error about a verb that does not exist, with the verb that was probably meant
-// as its hint.
+// unknownVerb returns the error for an unknown verb. Its hint is the verb that was probably meant.
 func (c *ctl) unknownVerb(name string) error {
 	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown verb %q", name), hint: "corralctl help"}
 	if near := cmp.Or(foreignVerbs[name], c.nearestVerb(name)); near != "" {
@@ -138,7 +146,7 @@ func (c *ctl) unknownVerb(name string) error {
 	return f
 }
 
-// nearestVerb is the verb that was probably meant: it begins with name, or is spelled like it.
+// nearestVerb returns the verb that was probably meant: it begins with name or is spelled like it.
 func (c *ctl) nearestVerb(name string) string {
 	var names []string
 	for _, cmd := range c.commands.Commands() {

@@ -36,28 +36,43 @@ func TestWait_EndsOnTheExpectedEvents(t *testing.T) {
 		over   bool
 		code   int
 	}{
-		"it has ended before":               {first: "completed", over: true},
-		"it was never started":              {first: "created"},
-		"it is stale, its agent may live":   {first: "stale"},
-		"it ends":                           {first: "running", events: []client.Event{changed("shop", "stopping"), changed("shop", "stopped")}, over: true, code: 3},
-		"another one ends":                  {first: "running", events: []client.Event{changed("api", "failed")}},
-		"it is removed":                     {first: "running", events: []client.Event{client.SessionRemoved{ID: "shop"}}, over: true, code: 4},
-		"another one is removed":            {first: "running", events: []client.Event{client.SessionRemoved{ID: "api"}}},
-		"it is removed after its end":       {first: "running", events: []client.Event{changed("shop", "completed"), client.SessionRemoved{ID: "shop"}}, over: true},
-		"it becomes what is waited for":     {first: "starting", until: []string{"running"}, events: []client.Event{changed("shop", "running")}, over: true},
-		"a failure is waited for":           {first: "running", until: []string{"failed"}, events: []client.Event{changed("shop", "failed")}, over: true},
-		"it ends as is not waited for":      {first: "starting", until: []string{"running"}, events: []client.Event{changed("shop", "completed")}, over: true, code: 1},
-		"an activity is waited for":         {first: "running", until: []string{"waiting"}, events: []client.Event{client.SessionChanged{ID: "shop", Properties: client.Properties{"Activity": dbus.MakeVariant("waiting")}}}, over: true},
-		"an event that is of no use is not": {first: "running", events: []client.Event{client.SessionNew{ID: "shop"}, client.DaemonGone{}}},
-		"a daemon that ends suspends it":    {first: "running", events: []client.Event{changed("shop", "suspended"), client.DaemonGone{}}},
-		"that is not what is waited for":    {first: "running", until: []string{"suspended"}, events: []client.Event{changed("shop", "suspended")}},
-		"before a shutdown it is":           {first: "running", until: []string{"suspended"}, events: []client.Event{ends("shop", "suspended")}, over: true},
-		"and the next one finds it alive":   {first: "suspended", events: []client.Event{changed("shop", "running"), changed("shop", "completed")}, over: true},
-		"what was told before it was read":  {first: "running", events: []client.Event{late}},
+		"it has ended before":             {first: "completed", over: true},
+		"it was never started":            {first: "created"},
+		"it is stale, its agent may live": {first: "stale"},
+		"it ends": {first: "running",
+			events: []client.Event{changed("shop", "stopping"), changed("shop", "stopped")}, over: true, code: 3},
+		"another one ends": {first: "running", events: []client.Event{changed("api", "failed")}},
+		"it is removed": {first: "running", events: []client.Event{client.SessionRemoved{ID: "shop"}},
+			over: true, code: 4},
+		"another one is removed": {first: "running", events: []client.Event{client.SessionRemoved{ID: "api"}}},
+		"it is removed after its end": {first: "running",
+			events: []client.Event{changed("shop", "completed"), client.SessionRemoved{ID: "shop"}}, over: true},
+		"it becomes what is waited for": {first: "starting", until: []string{"running"},
+			events: []client.Event{changed("shop", "running")}, over: true},
+		"a failure is waited for": {first: "running", until: []string{"failed"},
+			events: []client.Event{changed("shop", "failed")}, over: true},
+		"it ends as is not waited for": {first: "starting", until: []string{"running"},
+			events: []client.Event{changed("shop", "completed")}, over: true, code: 1},
+		"an activity is waited for": {first: "running", until: []string{"waiting"},
+			events: []client.Event{client.SessionChanged{ID: "shop",
+				Properties: client.Properties{"Activity": dbus.MakeVariant("waiting")}}}, over: true},
+		"an event that is of no use is not": {first: "running",
+			events: []client.Event{client.SessionNew{ID: "shop"}, client.DaemonGone{}}},
+		"a daemon that ends suspends it": {first: "running",
+			events: []client.Event{changed("shop", "suspended"), client.DaemonGone{}}},
+		"that is not what is waited for": {first: "running", until: []string{"suspended"},
+			events: []client.Event{changed("shop", "suspended")}},
+		"before a shutdown it is": {first: "running", until: []string{"suspended"},
+			events: []client.Event{ends("shop", "suspended")}, over: true},
+		"and the next one finds it alive": {first: "suspended",
+			events: []client.Event{changed("shop", "running"), changed("shop", "completed")}, over: true},
+		"what was told before it was read": {first: "running", events: []client.Event{late}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &waiter{watch: &reconnectingWatch{}, until: row.until, results: map[string]error{}, sessions: map[string]*client.Session{}}
-			require.NoError(t, w.update(t.Context(), client.Session{Id: "shop", State: row.first, AgentAlive: true, StateChangeTimestampMonotonic: 5}))
+			w := &waiter{watch: &reconnectingWatch{}, until: row.until, results: map[string]error{},
+				sessions: map[string]*client.Session{}}
+			require.NoError(t, w.update(t.Context(),
+				client.Session{Id: "shop", State: row.first, AgentAlive: true, StateChangeTimestampMonotonic: 5}))
 			for _, event := range row.events {
 				require.NoError(t, w.apply(t.Context(), event))
 			}
@@ -73,7 +88,8 @@ func TestWait_EndsOnTheExpectedEvents(t *testing.T) {
 	}
 }
 
-// What happens to the daemon and the bus ends no waiting, and an exit while they are away is known.
+// TestWait_SurvivesDaemonAndBusRestarts: wait continues while corrald and the bus restart, and
+// reports an exit that happened meanwhile.
 func TestWait_SurvivesDaemonAndBusRestarts(t *testing.T) {
 	u := newInstallation(t)
 	fifo, printed := u.home+"/wait", u.home+"/printed"
@@ -81,7 +97,8 @@ func TestWait_SurvivesDaemonAndBusRestarts(t *testing.T) {
 	output, err := os.Create(printed)
 	require.NoError(t, err)
 	defer func() { _ = output.Close() }()
-	waits := exec.Command(testbed.Programs(t).Corralctl, "run", "--wait", "--id", "long", "--", "sh", "-c", "read line <"+fifo+"; exit 7")
+	waits := exec.Command(testbed.Programs(t).Corralctl, "run", "--wait", "--id", "long", "--", "sh", "-c",
+		"read line <"+fifo+"; exit 7")
 	waits.Env, waits.Dir, waits.Stdout, waits.Stderr = u.environment, u.home, output, output
 	require.NoError(t, waits.Start())
 	has := func(text string) func([]byte) bool {
@@ -91,7 +108,7 @@ func TestWait_SurvivesDaemonAndBusRestarts(t *testing.T) {
 	testbed.Systemctl(t, "restart", "corrald.service")
 	testbed.Systemctl(t, "kill", "--signal=KILL", "corrald.service")
 	testbed.Systemctl(t, "restart", "corrald.service", "dbus.service")
-	u.must("list") // withHost is a bus again
+	u.must("list") // the bus has been restarted
 	testbed.Systemctl(t, "stop", "corrald.service")
 	testbed.WaitFile(t, printed, has("corrald is not running; waiting for it"))
 	writer, err := os.OpenFile(fifo, os.O_RDWR, 0)
@@ -99,7 +116,8 @@ func TestWait_SurvivesDaemonAndBusRestarts(t *testing.T) {
 	defer func() { _ = writer.Close() }()
 	_, err = writer.WriteString("\n")
 	require.NoError(t, err)
-	testbed.WaitFile(t, u.home+"/state/corral/sessions/long/exit_status", func(content []byte) bool { return len(content) > 0 })
+	testbed.WaitFile(t, u.home+"/state/corral/sessions/long/exit_status",
+		func(content []byte) bool { return len(content) > 0 })
 	testbed.Systemctl(t, "start", "corrald.service")
 	_ = waits.Wait()
 	if !assert.Equal(t, 7, waits.ProcessState.ExitCode()) {

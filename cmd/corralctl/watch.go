@@ -9,28 +9,28 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// Why nothing is to be known of a session.
+// Reasons why sessions cannot be observed.
 const (
 	daemonAway = "corrald is not running"
 	busAway    = "not connected to the bus"
 )
 
-// How long is waited before something is tried again.
+// Bounds of the delay before an operation is retried.
 const (
 	shortestPause = 100 * time.Millisecond
 	longestPause  = 5 * time.Second
 )
 
-// reconnectingWatch follows sessions for as long as somebody wants to know of them: it outlives the
-// daemon, the bus, and a connection to another machine.
+// reconnectingWatch follows sessions while corrald, the bus or the connection to another machine
+// restarts.
 type reconnectingWatch struct {
 	c        *ctl
 	ids      []string
-	events   <-chan client.Event // nil before listen or subscribe
-	onOutage func(why string)    // is told, maybe several times, that nothing is to be known for now
+	events   <-chan client.Event // nil before connect or subscribe
+	onOutage func(why string)    // called, maybe several times, when sessions cannot be observed
 }
 
-// connect connects and subscribes to what the sessions do.
+// connect connects to the bus and subscribes to events of the sessions.
 func (l *reconnectingWatch) connect(ctx context.Context) error {
 	if l.c.client != nil {
 		_ = l.c.client.Close()
@@ -42,14 +42,15 @@ func (l *reconnectingWatch) connect(ctx context.Context) error {
 	return l.subscribe(ctx)
 }
 
-// subscribe is listen, over the connection that is there.
+// subscribe subscribes over the existing connection.
 func (l *reconnectingWatch) subscribe(ctx context.Context) (err error) {
 	l.events, err = l.c.client.Watch(ctx, l.ids...)
 	return err
 }
 
-// prefix returns what is told next. After a DaemonBack everything is to be read anew. From the first
-// call on no daemon is started: one that was stopped, or removed, is not to come back for that.
+// next returns the next event. After a DaemonBack the caller has to read everything again. From its
+// first call on, corrald is never started by this client: it must not return because of a client
+// that only watches if it was stopped or removed.
 func (l *reconnectingWatch) next(ctx context.Context) (client.Event, error) {
 	l.c.client.DisableAutoStart()
 	select {
@@ -66,7 +67,7 @@ func (l *reconnectingWatch) next(ctx context.Context) (client.Event, error) {
 	return client.DaemonBack{}, l.reconnect(ctx)
 }
 
-// reconnect listens anew once there is a bus again.
+// reconnect reconnects as soon as there is a bus again.
 func (l *reconnectingWatch) reconnect(ctx context.Context) error {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		l.onOutage(busAway)
@@ -83,8 +84,8 @@ func (l *reconnectingWatch) reconnect(ctx context.Context) error {
 	}
 }
 
-// run asks the daemon something until it answers; known is false where there is none, or no bus: an
-// event tells when it is to be asked again.
+// query calls question until it succeeds or fails for good. It returns false if corrald or the bus
+// is not available: an event then reports when it is.
 func (l *reconnectingWatch) query(ctx context.Context, question func() error) (known bool, err error) {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		running, err := l.c.client.Running(ctx)
@@ -109,7 +110,7 @@ func (l *reconnectingWatch) query(ctx context.Context, question func() error) (k
 	}
 }
 
-// session reads one, where it can be known.
+// session reads a session. It returns false for known if corrald is not available.
 func (l *reconnectingWatch) session(ctx context.Context, id string) (s client.Session, known bool, err error) {
 	known, err = l.query(ctx, func() (err error) {
 		s, err = l.c.client.Session(ctx, id)
@@ -118,9 +119,9 @@ func (l *reconnectingWatch) session(ctx context.Context, id string) (s client.Se
 	return s, known, err
 }
 
-// stopped tells whether the session has ended, and not only for now: a daemon that ends marks all as
-// suspended, and their agents live on; before a shutdown it suspends them, and resumes them if that
-// is called off.
+// hasEnded returns whether the session has ended for good. A corrald that shuts down marks all
+// sessions as suspended while their agents keep running. Before a shutdown of the machine it
+// suspends them, and resumes them if the shutdown is cancelled.
 func (l *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (bool, error) {
 	if s.State != "suspended" {
 		return wording.IsEnded(s.State), nil
@@ -136,7 +137,7 @@ func (l *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (boo
 	return known && err == nil && !manager.ShuttingDown, err
 }
 
-// isNoSuchSession tells whether err says that there is no such session.
+// isNoSuchSession returns whether err means that the session does not exist.
 func isNoSuchSession(err error) bool {
 	name := dbusapi.ShortErrorName(err)
 	return name == dbusapi.NoSuchSession || name == dbusapi.UnknownObject

@@ -10,10 +10,11 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// generatedBranch is what --worktree is without a value. No branch can be called so.
+// generatedBranch is the value of --worktree without a branch. It is not a valid name of a branch.
 const generatedBranch = " "
 
-// branchValue is an option that takes a branch, or nothing for one that the daemon chooses.
+// branchValue is the value of an option that takes a branch, or nothing for a branch that corrald
+// chooses.
 type branchValue struct{ branch **string }
 
 func (v branchValue) Set(text string) error {
@@ -34,8 +35,8 @@ func (v branchValue) String() string {
 // Type implements pflag.Value.
 func (v branchValue) Type() string { return "branch" }
 
-// worktrees are the sessions that have one, with what is told of it. Where they cannot be asked for
-// withHost are none.
+// worktrees returns the sessions that have a worktree, by id. It returns none if corrald cannot be
+// reached.
 func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	bus, err := c.connect(ctx)
 	if err != nil {
@@ -54,13 +55,14 @@ func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	return all
 }
 
-// reportKeptWorktree says where the worktree of a session that was removed is, if it is there, as far as that
-// can be seen from here.
+// reportKeptWorktree prints where the worktree of a removed session is, if it still exists. For
+// another machine it always prints it, because it cannot check.
 func (c *ctl) reportKeptWorktree(s client.Session) {
 	if c.quiet || s.Worktree == "" {
 		return
 	}
 	if _, err := os.Stat(s.WorkingDirectory); c.host != "" || !errors.Is(err, fs.ErrNotExist) {
-		c.print("The worktree of %s was kept: %s\n", s.Id, wording.Printable(wording.OnBranch(s.WorkingDirectory, s.Worktree)))
+		c.print("The worktree of %s was kept: %s\n", s.Id,
+			wording.Printable(wording.OnBranch(s.WorkingDirectory, s.Worktree)))
 	}
 }

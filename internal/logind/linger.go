@@ -14,12 +14,14 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 )
 
-// lingerDir is where the login manager keeps an empty file for each user who lingers: who may not
-// ask it, or does not want to wait, can look there.
+// lingerDir is the directory in which the login manager keeps an empty file for each user with
+// lingering enabled. It can be read without permission to call the login manager, and without
+// waiting for it.
 const lingerDir = "/var/lib/systemd/linger"
 
-// IsLingering tells whether this user's manager, and with it all that runs there, outlives the
-// user's last logout: loginctl(1), enable-linger.
+// IsLingering reports whether lingering is enabled for this user: the user's service manager, with
+// everything that it runs, then keeps running after the user's last logout. See enable-linger in
+// loginctl(1).
 func IsLingering() bool {
 	path, err := lingerFile()
 	return err == nil && exists(path)
@@ -28,14 +30,15 @@ func IsLingering() bool {
 func lingerFile() (string, error) {
 	u, err := user.Current()
 	if err != nil {
-		return "", fmt.Errorf("cannot find out the user name: %w", err)
+		return "", fmt.Errorf("cannot determine the user name: %w", err)
 	}
-	return filepath.Join(lingerDir, escaped(u.Username)), nil
+	return filepath.Join(lingerDir, escapeUserName(u.Username)), nil
 }
 
-// escaped is the name of a user as the login manager has it in a file's name: as in C, of a
-// domain's user (EXAMPLE\anna), or one that is not ASCII.
-func escaped(user string) string {
+// escapeUserName returns the file name that the login manager uses for a user. Backslashes, quotes
+// and bytes that are not ASCII are escaped as in C: the name of a domain's user may contain them
+// (EXAMPLE\anna).
+func escapeUserName(user string) string {
 	var b strings.Builder
 	for i := range len(user) {
 		switch c := user[i]; {
@@ -56,27 +59,27 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// SetLinger asks the login manager that this user lingers, or does not any more. A person may be
-// asked for a password, where the policy has it so and the terminal or desktop has somebody to ask
-// with.
+// SetLinger makes the login manager enable or disable lingering for this user. A person may be
+// asked for a password if the policy requires that and an authentication agent runs in the terminal
+// or on the desktop.
 func (m *Manager) SetLinger(ctx context.Context, on bool) error {
 	const interactive = true
-	err := m.conn.Object(name, path).CallWithContext(ctx, manager+".SetUserLinger", dbus.FlagAllowInteractiveAuthorization,
-		uint32(os.Getuid()), on, interactive).Err
+	err := m.conn.Object(name, path).CallWithContext(ctx, manager+".SetUserLinger",
+		dbus.FlagAllowInteractiveAuthorization, uint32(os.Getuid()), on, interactive).Err
 	if err != nil {
 		return fmt.Errorf("the login manager refused: %w", err)
 	}
 	return nil
 }
 
-// LingerWatch hears of it when this user begins or ceases to linger.
+// LingerWatch reports when lingering is enabled or disabled for this user.
 type LingerWatch struct {
-	file  string
-	files *inotify.Watcher
-	last  bool // as it was told, or as it was when the watch began
+	file      string
+	files     *inotify.Watcher
+	published bool // the value that was reported last, or the value at the start
 }
 
-// WatchLinger begins to watch; Run tells of what has changed since.
+// WatchLinger starts watching. Run reports all changes since then.
 func WatchLinger() (*LingerWatch, error) {
 	path, err := lingerFile()
 	if err != nil {
@@ -90,19 +93,20 @@ func watchLinger(file string) (*LingerWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &LingerWatch{file: file, files: files, last: exists(file)}
-	if err := w.follow(); err != nil {
+	w := &LingerWatch{file: file, files: files, published: exists(file)}
+	if err := w.watch(); err != nil {
 		_ = files.Close()
 		return nil, err
 	}
 	return w, nil
 }
 
-// follow watches the file's directory or, the login manager making it for the first user who
-// lingers, the nearest one above it that is there. What is made between the look and the watch is
-// looked for again.
-func (w *LingerWatch) follow() error {
-	const changes = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+// watch watches the directory of the file. The login manager creates it for the first user who
+// enables lingering; until then, watch watches its nearest existing parent. If a directory is
+// created between the check and the watch, watch checks again.
+func (w *LingerWatch) watch() error {
+	const changes = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM |
+		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 	for {
 		dir := filepath.Dir(w.file)
 		for !exists(dir) && dir != "/" {
@@ -122,19 +126,18 @@ func (w *LingerWatch) follow() error {
 	}
 }
 
-// Run calls told with each change, until Close.
-func (w *LingerWatch) Run(told func(on bool)) {
-	look := func() {
-		if now := exists(w.file); now != w.last {
-			w.last = now
-			told(now)
+// Run calls report with each change, until Close.
+func (w *LingerWatch) Run(report func(on bool)) {
+	check := func() {
+		if now := exists(w.file); now != w.published {
+			w.published = now
+			report(now)
 		}
 	}
-	look() // it may have been in between, when nothing was watched yet
+	check() // the file may have changed before it was watched
 	w.files.Run(func(inotify.Event) {
-		// Where it cannot be followed any more, what can be seen is told all the same.
-		_ = w.follow()
-		look()
+		_ = w.watch() // if watching fails, the change that caused this event is still reported
+		check()
 	})
 }
 

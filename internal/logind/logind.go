@@ -1,6 +1,6 @@
-// Package logind asks the login manager for what the user needs of it: time before the machine is
-// shut down or sleeps, by its delay locks (systemd-inhibit(1) and org.freedesktop.login1(5),
-// "Inhibitors"), and to go on after the last logout (loginctl(1), enable-linger).
+// Package logind calls systemd's login manager. It delays shutdown and sleep with delay locks
+// (systemd-inhibit(1), and "Inhibitor Locks" in org.freedesktop.login1(5)), and lets sessions keep
+// running after the last logout by lingering (enable-linger in loginctl(1)).
 package logind
 
 import (
@@ -21,16 +21,16 @@ const (
 	busName = "org.freedesktop.DBus"
 )
 
-// Manager is the login manager, on a connection of its own to the system bus.
+// Manager is the login manager, called over its own connection to the system bus.
 type Manager struct {
-	conn  *dbus.Conn
-	down  chan bool
-	sleep chan bool
-	asks  chan asks // what is to be asked; holds one
+	conn     *dbus.Conn
+	shutdown chan bool
+	sleep    chan bool
+	queries  chan queries // buffered: the pending queries
 }
 
-// asks is what the login manager is to be asked.
-type asks struct{ down, sleep bool }
+// queries specifies which properties of the login manager to read.
+type queries struct{ shutdown, sleep bool }
 
 // Address returns the address of the system bus.
 func Address() string {
@@ -40,92 +40,103 @@ func Address() string {
 	return "unix:path=/run/dbus/system_bus_socket"
 }
 
-// Connect connects to the login manager on the bus at address. The context bounds the connecting.
+// Connect connects to the login manager on the bus at address. The context limits only the time for
+// connecting.
 func Connect(ctx context.Context, address string) (*Manager, error) {
 	conn, err := bus.DialGuarded(ctx, address, nil) // every user of the machine can send it messages
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{conn: conn.Conn, down: make(chan bool, 1), sleep: make(chan bool, 1), asks: make(chan asks, 1)}
+	m := &Manager{
+		conn:     conn.Conn,
+		shutdown: make(chan bool, 1),
+		sleep:    make(chan bool, 1),
+		queries:  make(chan queries, 1),
+	}
 	signals := make(chan *dbus.Signal, 16)
 	conn.Signal(signals)
-	owner, err := m.open(ctx)
+	owner, err := m.subscribe(ctx)
 	if err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("cannot listen to the login manager: %w", err)
+		return nil, fmt.Errorf("cannot subscribe to the login manager: %w", err)
 	}
-	go m.listen(signals, owner)
-	go m.askAll(context.WithoutCancel(ctx))
+	go m.readSignals(signals, owner)
+	go m.runQueries(context.WithoutCancel(ctx))
 	return m, nil
 }
 
-func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
+func (m *Manager) subscribe(ctx context.Context) (*bus.Owner, error) {
 	for _, member := range []string{"PrepareForShutdown", "PrepareForSleep"} {
-		if err := m.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(name), dbus.WithMatchInterface(manager), dbus.WithMatchMember(member)); err != nil {
+		err := m.conn.AddMatchSignalContext(ctx,
+			dbus.WithMatchSender(name), dbus.WithMatchInterface(manager), dbus.WithMatchMember(member))
+		if err != nil {
 			return nil, err
 		}
 	}
 	owner, err := bus.WatchOwner(ctx, m.conn, name)
 	if err == nil {
-		m.ask(ctx, "PreparingForShutdown", m.down) // it may have begun before anybody listened
+		m.query(ctx, "PreparingForShutdown", m.shutdown) // a shutdown may have begun before the subscription
 	}
 	return owner, err
 }
 
-// listen reads the signals. A signal of the login manager's is only the reason to ask it, and a
-// signal that somebody else sent is none. A login manager that has just begun, after an accident or
-// because somebody wanted it to, is asked what has been said while there was none.
-func (m *Manager) listen(signals <-chan *dbus.Signal, owner *bus.Owner) {
-	defer close(m.asks)
+// readSignals reads signals and requests queries. A signal of the login manager only causes a query
+// of the property, and signals of other senders are ignored. When a new login manager has started,
+// for example after a crash, it queries whether a shutdown began meanwhile.
+func (m *Manager) readSignals(signals <-chan *dbus.Signal, owner *bus.Owner) {
+	defer close(m.queries)
 	for s := range signals {
-		var a asks
+		var a queries
 		if owner.Update(s) {
-			a.down = owner.UniqueName() != ""
+			a.shutdown = owner.UniqueName() != ""
 		} else if owner.Sent(s) {
-			a = asks{s.Name == manager+".PrepareForShutdown", s.Name == manager+".PrepareForSleep"}
+			a = queries{s.Name == manager+".PrepareForShutdown", s.Name == manager+".PrepareForSleep"}
 		}
-		if a == (asks{}) {
+		if a == (queries{}) {
 			continue
 		}
 		select {
-		case before := <-m.asks:
-			a = asks{a.down || before.down, a.sleep || before.sleep}
+		case before := <-m.queries:
+			a = queries{a.shutdown || before.shutdown, a.sleep || before.sleep}
 		default:
 		}
-		m.asks <- a
+		m.queries <- a
 	}
 }
 
-// askAll asks what there is to ask and passes the answers on, until the connection is lost. A login
-// manager that hangs is waited for: what it says late still holds, and once it is gone from the bus
-// the call fails.
-func (m *Manager) askAll(ctx context.Context) {
-	defer close(m.down)
-	for a := range m.asks {
-		if a.down {
-			m.ask(ctx, "PreparingForShutdown", m.down)
+// runQueries runs the requested queries until the connection is lost. It waits for a login manager
+// that hangs: a late reply is still correct, and the call fails when the login manager leaves the
+// bus.
+func (m *Manager) runQueries(ctx context.Context) {
+	defer close(m.shutdown)
+	for a := range m.queries {
+		if a.shutdown {
+			m.query(ctx, "PreparingForShutdown", m.shutdown)
 		}
 		if a.sleep {
-			m.ask(ctx, "PreparingForSleep", m.sleep)
+			m.query(ctx, "PreparingForSleep", m.sleep)
 		}
 	}
 }
 
-// ask passes on what a property of the login manager's says. Of one that does not run, or does not
-// say, nothing is passed on: that is no "no".
-func (m *Manager) ask(ctx context.Context, property string, to chan bool) {
+// query reads a property of the login manager and sends its value to a channel. It sends nothing if
+// the login manager is not running or does not return the property, because this does not mean
+// false.
+func (m *Manager) query(ctx context.Context, property string, to chan bool) {
 	var value dbus.Variant
-	call := m.conn.Object(name, path).CallWithContext(ctx, busName+".Properties.Get", dbus.FlagNoAutoStart, manager, property)
+	call := m.conn.Object(name, path).
+		CallWithContext(ctx, busName+".Properties.Get", dbus.FlagNoAutoStart, manager, property)
 	if call.Store(&value) != nil {
 		return
 	}
 	if on, ok := value.Value().(bool); ok {
-		tell(to, on)
+		setLatest(to, on)
 	}
 }
 
-// tell puts a value in place of one that nobody has taken yet. It has one caller at a time.
-func tell(to chan bool, on bool) {
+// setLatest sends a value to a buffered channel, and replaces a value that was not received yet. It
+// must not be called concurrently.
+func setLatest(to chan bool, on bool) {
 	select {
 	case <-to:
 	default:
@@ -133,40 +144,41 @@ func tell(to chan bool, on bool) {
 	to <- on
 }
 
-// PreparingForShutdown tells whether the machine is about to be shut down: first what holds now,
-// then what changes, and what holds whenever a login manager has begun anew, as far as that says
-// so. It is closed when the connection is lost.
-func (m *Manager) PreparingForShutdown() <-chan bool { return m.down }
+// PreparingForShutdown returns a channel with values that state whether the machine is about to
+// shut down: first the current value, then each change, and the current value whenever a new login
+// manager has started, if it returns one. The channel is closed when the connection is lost.
+func (m *Manager) PreparingForShutdown() <-chan bool { return m.shutdown }
 
-// PreparingForSleep tells that the machine is about to sleep (true), or has woken (false). It is
-// never closed.
+// PreparingForSleep returns a channel that receives true when the machine is about to sleep and
+// false when it has woken up. The channel is never closed.
 func (m *Manager) PreparingForSleep() <-chan bool { return m.sleep }
 
-// Lock is a delay lock: while it is held the login manager waits before it shuts the machine down
-// or has it sleep, for InhibitDelayMaxSec= at most.
+// Lock is a delay lock. While a process holds one, the login manager delays shutdown and sleep, for
+// at most InhibitDelayMaxSec=.
 type Lock struct{ file *os.File }
 
-// Inhibit takes a delay lock for shutdown and sleep; why is for people. It is refused where the
-// policy has it so, or nobody knows a policy.
+// Inhibit takes a delay lock for shutdown and sleep. who and why are shown to people. It fails if
+// the policy does not allow the lock, or if no policy is available.
 func (m *Manager) Inhibit(ctx context.Context, who, why string) (*Lock, error) {
 	var fd dbus.UnixFD
-	// No question to a person may come of this: it is a daemon that asks.
-	err := m.conn.Object(name, path).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown:sleep", who, why, "delay").Store(&fd)
+	// No interactive authorization: a daemon must not cause a password prompt.
+	err := m.conn.Object(name, path).
+		CallWithContext(ctx, manager+".Inhibit", 0, "shutdown:sleep", who, why, "delay").Store(&fd)
 	if err != nil {
 		return nil, fmt.Errorf("cannot take a delay lock: %w", err)
 	}
 	if fd < 0 {
-		return nil, errors.New("cannot take a delay lock: no descriptor came with it")
+		return nil, errors.New("cannot take a delay lock: the reply contains no file descriptor")
 	}
 	return &Lock{os.NewFile(uintptr(fd), "delay lock")}, nil
 }
 
-// Release gives the lock up. A nil lock is none.
+// Release releases the lock. It does nothing if l is nil.
 func (l *Lock) Release() {
 	if l != nil {
 		_ = l.file.Close()
 	}
 }
 
-// Close ends the connection. A lock that is held stays held.
+// Close closes the connection. Delay locks remain in effect until they are released.
 func (m *Manager) Close() error { return m.conn.Close() }

@@ -15,24 +15,27 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// mock stands in for the login manager, on the test bed's bus.
+// mock is a login manager on the test bed's bus.
 type mock struct {
-	bus         *dbus.Conn
-	down, sleep atomic.Bool
-	held        atomic.Pointer[chan struct{}] // what an answer waits for
-	looks       atomic.Int32
+	bus             *dbus.Conn
+	shutdown, sleep atomic.Bool
+	blocked         atomic.Pointer[chan struct{}] // replies wait until it is closed
+	queries         atomic.Int32
 }
 
 func newMock(t *testing.T) *mock {
 	t.Helper()
 	m := &mock{bus: testbed.Bus(t)}
-	require.NoError(t, m.bus.ExportMethodTable(map[string]any{"Get": func(_, property string) (dbus.Variant, *dbus.Error) {
-		m.looks.Add(1)
-		if held := m.held.Load(); held != nil {
-			<-*held
+	properties := map[string]*atomic.Bool{"PreparingForShutdown": &m.shutdown, "PreparingForSleep": &m.sleep}
+	get := func(_, property string) (dbus.Variant, *dbus.Error) {
+		m.queries.Add(1)
+		if blocked := m.blocked.Load(); blocked != nil {
+			<-*blocked
 		}
-		return dbus.MakeVariant(map[string]*atomic.Bool{"PreparingForShutdown": &m.down, "PreparingForSleep": &m.sleep}[property].Load()), nil
-	}}, path, "org.freedesktop.DBus.Properties"))
+		return dbus.MakeVariant(properties[property].Load()), nil
+	}
+	table := map[string]any{"Get": get}
+	require.NoError(t, m.bus.ExportMethodTable(table, path, "org.freedesktop.DBus.Properties"))
 	reply, err := m.bus.RequestName(name, dbus.NameFlagDoNotQueue)
 	require.NoError(t, err)
 	require.Equal(t, dbus.RequestNameReplyPrimaryOwner, reply)
@@ -52,78 +55,79 @@ func connectTo(t *testing.T) *Manager {
 	return m
 }
 
-// TestPreparingForShutdown_IsReadFromTheProperty: what counts is what the login manager answers
-// when it is asked, and not what a signal says.
+// TestPreparingForShutdown_IsReadFromTheProperty: the value of the login manager's property is
+// reported, not the value in its signal.
 func TestPreparingForShutdown_IsReadFromTheProperty(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
-	assert.False(t, testbed.Receive(t, m.PreparingForShutdown(), "what holds at the beginning"))
+	assert.False(t, testbed.Receive(t, m.PreparingForShutdown(), "the initial value"))
 	l.emit(t, "PrepareForShutdown", true)
-	assert.False(t, testbed.Receive(t, m.PreparingForShutdown(), "an answer"))
-	l.down.Store(true)
+	assert.False(t, testbed.Receive(t, m.PreparingForShutdown(), "a value"))
+	l.shutdown.Store(true)
 	l.emit(t, "PrepareForShutdown", false)
-	assert.True(t, testbed.Receive(t, m.PreparingForShutdown(), "an answer"))
+	assert.True(t, testbed.Receive(t, m.PreparingForShutdown(), "a value"))
 	l.emit(t, "PrepareForSleep", true)
-	assert.False(t, testbed.Receive(t, m.PreparingForSleep(), "an answer"))
+	assert.False(t, testbed.Receive(t, m.PreparingForSleep(), "a value"))
 	l.sleep.Store(true)
 	l.emit(t, "PrepareForSleep", true)
-	assert.True(t, testbed.Receive(t, m.PreparingForSleep(), "an answer"))
+	assert.True(t, testbed.Receive(t, m.PreparingForSleep(), "a value"))
 	assert.Empty(t, m.PreparingForShutdown())
 }
 
 // TestPreparingForShutdown_IgnoresForgedSignals: another connection can send the same signals, and
-// can say that it owns the name.
+// can imitate the bus's report that it owns the name.
 func TestPreparingForShutdown_IgnoresForgedSignals(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
-	testbed.Receive(t, m.PreparingForShutdown(), "what holds at the beginning")
-	looks := l.looks.Load()
-	stranger, to := testbed.Bus(t), m.conn.Names()[0]
-	l.down.Store(true)
+	testbed.Receive(t, m.PreparingForShutdown(), "the initial value")
+	before := l.queries.Load()
+	other, to := testbed.Bus(t), m.conn.Names()[0]
+	l.shutdown.Store(true)
 	l.sleep.Store(true)
 	for range 2 {
-		testbed.SendSignal(t, stranger, to, path, manager+".PrepareForShutdown", true)
-		testbed.SendSignal(t, stranger, to, path, manager+".PrepareForSleep", true)
-		testbed.SendSignal(t, stranger, to, "/org/freedesktop/DBus", busName+".NameOwnerChanged", name, "", stranger.Names()[0])
+		testbed.SendSignal(t, other, to, path, manager+".PrepareForShutdown", true)
+		testbed.SendSignal(t, other, to, path, manager+".PrepareForSleep", true)
+		testbed.SendSignal(t, other, to, "/org/freedesktop/DBus", busName+".NameOwnerChanged",
+			name, "", other.Names()[0])
 	}
 	l.emit(t, "PrepareForSleep", true)
-	assert.True(t, testbed.Receive(t, m.PreparingForSleep(), "an answer"))
+	assert.True(t, testbed.Receive(t, m.PreparingForSleep(), "a value"))
 	assert.Empty(t, m.PreparingForShutdown())
-	assert.Equal(t, looks+1, l.looks.Load(), "it was not even asked")
+	assert.Equal(t, before+1, l.queries.Load(), "forged signals cause no query")
 }
 
-// TestPreparingForShutdown_WaitsForAHangingLoginManager: what it says late still holds, another one
-// that takes its place is asked, and Close waits for neither.
+// TestPreparingForShutdown_WaitsForAHangingLoginManager: a late reply is still reported, a new
+// login manager that replaces the hanging one is queried, and Close waits for neither.
 func TestPreparingForShutdown_WaitsForAHangingLoginManager(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
-	testbed.Receive(t, m.PreparingForShutdown(), "what holds at the beginning")
-	looks, release := l.looks.Load(), make(chan struct{})
-	l.held.Store(&release)
+	testbed.Receive(t, m.PreparingForShutdown(), "the initial value")
+	before, release := l.queries.Load(), make(chan struct{})
+	l.blocked.Store(&release)
 	for range 100 {
 		l.emit(t, "PrepareForShutdown", true)
 		l.emit(t, "PrepareForSleep", true)
 	}
-	testbed.Poll(t, "it is asked", func() bool { return l.looks.Load() > looks })
-	l.down.Store(true)
-	l.held.Store(nil)
+	testbed.Poll(t, "the property is queried", func() bool { return l.queries.Load() > before })
+	l.shutdown.Store(true)
+	l.blocked.Store(nil)
 	close(release)
-	assert.True(t, testbed.Receive(t, m.PreparingForShutdown(), "an answer"))
-	assert.False(t, testbed.Receive(t, m.PreparingForSleep(), "an answer"))
+	assert.True(t, testbed.Receive(t, m.PreparingForShutdown(), "a value"))
+	assert.False(t, testbed.Receive(t, m.PreparingForSleep(), "a value"))
 
-	l.held.Store(new(chan struct{})) // nil: for ever
+	l.blocked.Store(new(chan struct{})) // never closed
 	l.emit(t, "PrepareForShutdown", true)
-	testbed.Poll(t, "it is asked", func() bool { return l.looks.Load() > looks+2 })
+	testbed.Poll(t, "the property is queried", func() bool { return l.queries.Load() > before+2 })
 	require.NoError(t, l.bus.Close())
 	l = newMock(t)
-	for testbed.Receive(t, m.PreparingForShutdown(), "the answer of the next login manager") { // answers may be left from before
+	for testbed.Receive(t, m.PreparingForShutdown(), "the reply of the new login manager") { // after earlier replies
 		continue
 	}
-	l.held.Store(new(chan struct{}))
+	l.blocked.Store(new(chan struct{}))
 	l.emit(t, "PrepareForShutdown", true)
-	testbed.Poll(t, "it is asked", func() bool { return l.looks.Load() > 1 })
+	testbed.Poll(t, "the property is queried", func() bool { return l.queries.Load() > 1 })
 	require.NoError(t, m.Close())
-	for range m.PreparingForShutdown() { // is closed, although there is no answer
+	for range m.PreparingForShutdown() { // it is closed although there is no reply
 	}
 }
 
@@ -145,5 +149,7 @@ func TestConnect_SurvivesMaliciousMessages(t *testing.T) {
 	assert.Equal(t, "org.freedesktop.DBus.Error.InvalidArgs", call([]dbus.UnixFD{self, self}))
 	assert.Equal(t, "org.freedesktop.DBus.Error.LimitsExceeded", call(strings.Repeat("x", 30<<20)))
 	assert.True(t, m.conn.Connected())
-	testbed.Poll(t, "it calls", func() bool { return m.conn.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err == nil })
+	testbed.Poll(t, "the connection still works", func() bool {
+		return m.conn.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err == nil
+	})
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// online is where a document leads that is not installed beside the others.
-const online = "https://github.com/corrald/corral/blob/main/"
+// repositoryURL is the base of links to files that are not installed.
+const repositoryURL = "https://github.com/corrald/corral/blob/main/"
 
 var link = regexp.MustCompile(`\]\(([^):#]+)(#[^)]*)?\)`)
 
-// writeDocuments writes the documents below dir, by their paths in the tree, as they are installed:
-// a link to a file that is not among them leads to the one on the web.
+// writeDocuments writes the documents below dir, under their paths in the repository. In these
+// installed copies, links to files that are not installed point to the web.
 func writeDocuments(dir string, documents []string) error {
 	for _, document := range documents {
 		text, err := os.ReadFile(filepath.FromSlash(document))
@@ -26,13 +26,16 @@ func writeDocuments(dir string, documents []string) error {
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(target, []byte(linksOf(string(text), document, documents)), 0o644); err != nil { //nolint:gosec // for everybody to read
+		installed := []byte(linksOf(string(text), document, documents))
+		if err := os.WriteFile(target, installed, 0o644); err != nil { //nolint:gosec // readable by all users
 			return err
 		}
 	}
 	return nil
 }
 
+// linksOf returns the text of a document with links that lead to the web unless their target is in
+// documents.
 func linksOf(text, document string, documents []string) string {
 	return link.ReplaceAllStringFunc(text, func(found string) string {
 		m := link.FindStringSubmatch(found)
@@ -40,6 +43,6 @@ func linksOf(text, document string, documents []string) string {
 		if slices.Contains(documents, target) || strings.HasPrefix(target, "../") {
 			return found
 		}
-		return "](" + online + target + m[2] + ")"
+		return "](" + repositoryURL + target + m[2] + ")"
 	})
 }

@@ -13,15 +13,15 @@ func TestLinksOf_PointsToTheWebForUninstalledFiles(t *testing.T) {
 	documents := []string{"README.md", "docs/FAQ.md", "docs/agents/README.md"}
 	for text, want := range map[string]string{
 		"[a](docs/FAQ.md)":                    "[a](docs/FAQ.md)",
-		"![p](docs/pictures/top.svg)":         "![p](" + online + "docs/pictures/top.svg)",
-		"[s](docs/man/corral@.5.md#examples)": "[s](" + online + "docs/man/corral@.5.md#examples)",
+		"![p](docs/pictures/top.svg)":         "![p](" + repositoryURL + "docs/pictures/top.svg)",
+		"[s](docs/man/corral@.5.md#examples)": "[s](" + repositoryURL + "docs/man/corral@.5.md#examples)",
 		"[w](https://example.org/x)":          "[w](https://example.org/x)",
 		"[h](#here)":                          "[h](#here)",
 	} {
 		assert.Equal(t, want, linksOf(text, "README.md", documents))
 	}
 	assert.Equal(t, "[r](../README.md)", linksOf("[r](../README.md)", "docs/FAQ.md", documents))
-	assert.Equal(t, "[h]("+online+"HACKING.md)", linksOf("[h](../HACKING.md)", "docs/FAQ.md", documents))
+	assert.Equal(t, "[h]("+repositoryURL+"HACKING.md)", linksOf("[h](../HACKING.md)", "docs/FAQ.md", documents))
 }
 
 func TestWriteDocuments(t *testing.T) {
@@ -31,5 +31,5 @@ func TestWriteDocuments(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
 	require.NoError(t, err)
 	assert.Contains(t, string(text), "(docs/FAQ.md)")
-	assert.Contains(t, string(text), "("+online+"HACKING.md)")
+	assert.Contains(t, string(text), "("+repositoryURL+"HACKING.md)")
 }

@@ -10,58 +10,58 @@ import (
 	"strings"
 )
 
-// member is a method, signal or property, with the comment that stands before it.
+// member is a method, signal or property, with the comment that precedes it.
 type member struct {
 	kind, name, access string
-	typed              string // of a property: its type
+	dbusType           string // type of a property
 	in, out            []string
-	announced          string // of a property: EmitsChangedSignal, "" for true
+	emitsChanged       string // EmitsChangedSignal annotation of a property, "" for true
 	comment            string
 }
 
-// contract is one interface.
-type contract struct {
+// iface is an interface of the contract.
+type iface struct {
 	name    string
 	members []member
 }
 
-// kinds are the kinds of members, in the order in which they are described.
+// kinds are the kinds of members, in the order of the documentation.
 var kinds = []struct{ name, title string }{{"method", "Methods"}, {"signal", "Signals"}, {"property", "Properties"}}
 
-// of returns the members of one kind.
-func (c contract) of(kind string) []member {
+// membersOf returns the members of one kind.
+func (c iface) membersOf(kind string) []member {
 	return slices.DeleteFunc(slices.Clone(c.members), func(m member) bool { return m.kind != kind })
 }
 
-// short is the last word of the interface's name.
-func (c contract) short() string { return c.name[strings.LastIndexByte(c.name, '.')+1:] }
+// shortName returns the last component of the interface's name.
+func (c iface) shortName() string { return c.name[strings.LastIndexByte(c.name, '.')+1:] }
 
-// contracts reads the interface definitions. What a session's method says of itself can be that it
-// is like the Manager's.
-func contracts(definitions ...string) ([]contract, error) {
-	var all []contract
+// readInterfaces parses interface definitions. A session's method without a comment is documented
+// by a reference to the Manager's method of the corresponding name.
+func readInterfaces(definitions ...string) ([]iface, error) {
+	var all []iface
 	documented := map[string]bool{}
 	for _, definition := range definitions {
-		name, members, err := read(definition)
+		name, members, err := parseDefinition(definition)
 		if err != nil {
 			return nil, err
 		}
 		for i, m := range members {
-			for _, namesake := range []string{m.name + "Session", m.name} {
-				if m.kind == "method" && m.comment == "" && documented[namesake] {
-					members[i].comment = "As the Manager's " + namesake + "."
+			for _, counterpart := range []string{m.name + "Session", m.name} {
+				if m.kind == "method" && m.comment == "" && documented[counterpart] {
+					members[i].comment = "As the Manager's " + counterpart + "."
 				}
 			}
 			documented[m.name] = documented[m.name] || m.comment != ""
 		}
-		all = append(all, contract{name, members})
+		all = append(all, iface{name, members})
 	}
 	return all, nil
 }
 
-// describe is what the interface definitions say, as sections of a manual page.
+// describe returns the documentation of the interfaces as sections of a manual page.
 func describe(definitions ...string) (string, error) {
-	all, err := contracts(definitions...)
+	all, err := readInterfaces(definitions...)
 	if err != nil {
 		return "", err
 	}
@@ -69,19 +69,21 @@ func describe(definitions ...string) (string, error) {
 	for _, c := range all {
 		for _, kind := range kinds {
 			var entries []string
-			for _, m := range c.of(kind.name) {
+			for _, m := range c.membersOf(kind.name) {
 				entries = append(entries, m.entry())
 			}
 			if len(entries) > 0 {
-				fmt.Fprintf(&page, "# %s OF THE %s\n\n%s\n", strings.ToUpper(kind.title), strings.ToUpper(c.short()), strings.Join(entries, "\n"))
+				fmt.Fprintf(&page, "# %s OF THE %s\n\n%s\n",
+					strings.ToUpper(kind.title), strings.ToUpper(c.shortName()), strings.Join(entries, "\n"))
 			}
 		}
 	}
 	return page.String(), nil
 }
 
-// read reads a definition in the introspection format of the D-Bus specification.
-func read(definition string) (name string, members []member, err error) {
+// parseDefinition parses an interface definition in the introspection format of the D-Bus
+// specification.
+func parseDefinition(definition string) (name string, members []member, err error) {
 	decoder := xml.NewDecoder(strings.NewReader(definition))
 	var comments []string
 	for {
@@ -101,8 +103,11 @@ func read(definition string) (name string, members []member, err error) {
 				name, comments = attribute(t, "name"), nil
 			case "method", "signal", "property":
 				members = append(members, member{
-					kind: t.Name.Local, name: attribute(t, "name"), access: attribute(t, "access"), typed: attribute(t, "type"),
-					comment: strings.Join(comments, " "),
+					kind:     t.Name.Local,
+					name:     attribute(t, "name"),
+					access:   attribute(t, "access"),
+					dbusType: attribute(t, "type"),
+					comment:  strings.Join(comments, " "),
 				})
 				comments = nil
 			case "arg":
@@ -115,7 +120,7 @@ func read(definition string) (name string, members []member, err error) {
 				}
 			case "annotation":
 				if len(members) > 0 && strings.HasSuffix(attribute(t, "name"), ".EmitsChangedSignal") {
-					members[len(members)-1].announced = attribute(t, "value")
+					members[len(members)-1].emitsChanged = attribute(t, "value")
 				}
 			}
 		}
@@ -131,12 +136,12 @@ func attribute(e xml.StartElement, name string) string {
 	return ""
 }
 
-// entry is a member as an entry of a definition list.
+// entry returns the member as an entry of a definition list.
 func (m member) entry() string {
 	var term string
 	switch {
 	case m.kind == "property":
-		term = fmt.Sprintf("**%s** %s", m.name, escape(m.typed))
+		term = fmt.Sprintf("**%s** %s", m.name, escape(m.dbusType))
 	case len(m.out) > 0:
 		term = fmt.Sprintf("**%s**(%s) -> %s", m.name, escape(strings.Join(m.in, ", ")), escape(strings.Join(m.out, ", ")))
 	default:
@@ -145,7 +150,7 @@ func (m member) entry() string {
 	return fmt.Sprintf("%s\n:   %s\n", term, escape(m.meaning()))
 }
 
-// meaning describes a member in sentences.
+// meaning returns the description of the member in sentences.
 func (m member) meaning() string {
 	var sentences []string
 	if m.comment != "" {
@@ -154,7 +159,7 @@ func (m member) meaning() string {
 	if m.access == "readwrite" {
 		sentences = append(sentences, "Can be set.")
 	}
-	switch m.announced {
+	switch m.emitsChanged {
 	case "const":
 		sentences = append(sentences, "It never changes.")
 	case "false":
@@ -165,8 +170,8 @@ func (m member) meaning() string {
 	return strings.Join(sentences, " ")
 }
 
-// sentence begins with a capital, unless it begins with a word of the interface, and ends in a
-// stop.
+// sentence makes a comment a sentence: it adds a full stop, and a capital letter unless the comment
+// begins with a name of the interface.
 func sentence(text string) string {
 	first, rest, _ := strings.Cut(text, " ")
 	if rest != "" && first == strings.ToLower(first) && !strings.ContainsAny(first, ":,|(") {
@@ -175,16 +180,16 @@ func sentence(text string) string {
 	return strings.TrimSuffix(text, ".") + "."
 }
 
-// escape keeps Markdown from reading what is not Markdown.
+// escape escapes the characters that have a meaning in Markdown.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`, "`", "\\`").Replace(text)
 }
 
-var ourErrors = regexp.MustCompile(`(?s)Error\.\*: (.*?);`)
+var errorList = regexp.MustCompile(`(?s)Error\.\*: (.*?);`)
 
-// errorNames are the names of the errors, from the comment in front of the Manager's definition.
+// errorNames returns the names of the errors from the comment before the Manager's definition.
 func errorNames(definition string) string {
-	m := ourErrors.FindStringSubmatch(definition)
+	m := errorList.FindStringSubmatch(definition)
 	if m == nil {
 		return ""
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// Whoever adds a member to the contract says there what it is.
 func TestContract_DocumentsEveryMember(t *testing.T) {
 	page, err := describe(dbusapi.ManagerXML, dbusapi.SessionXML)
 	require.NoError(t, err)
 	for _, entry := range strings.Split(page, "\n\n") {
 		assert.NotRegexp(t, `:   *\n?$`, entry)
 	}
-	for _, m := range regexp.MustCompile(`<(?:method|signal|property) name="([A-Za-z]+)"`).FindAllStringSubmatch(dbusapi.ManagerXML+dbusapi.SessionXML, -1) {
+	memberName := regexp.MustCompile(`<(?:method|signal|property) name="([A-Za-z]+)"`)
+	for _, m := range memberName.FindAllStringSubmatch(dbusapi.ManagerXML+dbusapi.SessionXML, -1) {
 		assert.Contains(t, page, "**"+m[1]+"**")
 	}
 	assert.Contains(t, errorNames(dbusapi.ManagerXML), "NoSuchSession, SessionExists")
@@ -39,19 +39,20 @@ func TestDescribe_FormatsAnEntry(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestReference_IsUpToDate: make generated writes it anew.
+// TestReference_IsUpToDate fails if docs/reference/dbus.md differs from the interface definitions.
+// "make generated" rewrites it.
 func TestReference_IsUpToDate(t *testing.T) {
 	page, err := reference(dbusapi.ManagerXML, dbusapi.SessionXML)
 	require.NoError(t, err)
 	written, err := os.ReadFile("../../docs/reference/dbus.md")
 	require.NoError(t, err)
 	assert.Equal(t, string(written), page, "make generated")
-	all, err := contracts(dbusapi.ManagerXML, dbusapi.SessionXML)
+	all, err := readInterfaces(dbusapi.ManagerXML, dbusapi.SessionXML)
 	require.NoError(t, err)
 	for _, c := range all {
 		for _, m := range c.members {
 			if m.kind == "property" {
-				assert.Contains(t, page, "| `"+m.name+"` | `"+m.typed+"` | "+m.access+" | ")
+				assert.Contains(t, page, "| `"+m.name+"` | `"+m.dbusType+"` | "+m.access+" | ")
 			} else {
 				assert.Contains(t, page, "\n**"+m.name+"**(")
 			}

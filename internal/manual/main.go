@@ -1,8 +1,8 @@
-// Manual makes the sources of the manual pages whole: `manual -o DIRECTORY PAGE.md…` writes each
-// page there with the version, the date, and what the interface definitions say of the bus. `make
-// man` then has go-md2man convert them. With -reference it writes the page of docs/reference that
-// says the same. With -documents it writes the documents that are installed, with links that lead
-// somewhere.
+// Manual completes the sources of the manual pages: `manual -o DIRECTORY PAGE.md…` writes each page
+// to the directory, with the version, the date and the documentation from the interface
+// definitions. `make man` then converts them with go-md2man. With -reference, it writes the
+// documentation of the bus interface to docs/reference. With -documents, it writes the documents
+// that are installed, and replaces their links to files that are not.
 package main
 
 import (
@@ -24,7 +24,8 @@ func run() int {
 	version := flag.String("version", "", "version of the pages")
 	date := flag.String("date", "", "date of the pages, YYYY-MM-DD")
 	page := flag.String("reference", "", "write the reference of the bus interface to this file, and nothing else")
-	documents := flag.String("documents", "", "write the documents named as arguments below this directory, and nothing else")
+	documents := flag.String("documents", "",
+		"write the documents named as arguments below this directory, and nothing else")
 	flag.Parse()
 	if *documents != "" {
 		return report(writeDocuments(*documents, flag.Args()))
@@ -34,13 +35,14 @@ func run() int {
 	}
 	interfaces, err := describe(dbusapi.ManagerXML, dbusapi.SessionXML)
 	if err == nil {
-		replace := strings.NewReplacer("@version@", *version, "@date@", *date, "@interfaces@", interfaces, "@errors@", errorNames(dbusapi.ManagerXML))
-		err = write(*out, flag.Args(), replace)
+		replacer := strings.NewReplacer("@version@", *version, "@date@", *date,
+			"@interfaces@", interfaces, "@errors@", errorNames(dbusapi.ManagerXML))
+		err = write(*out, flag.Args(), replacer)
 	}
 	return report(err)
 }
 
-// report prints an error, and returns the exit code.
+// report prints an error and returns the exit code.
 func report(err error) int {
 	if err == nil {
 		return 0
@@ -49,16 +51,17 @@ func report(err error) int {
 	return 1
 }
 
-// writeReference writes the reference of the bus interface.
+// writeReference writes the documentation of the bus interface.
 func writeReference(path string) int {
 	text, err := reference(dbusapi.ManagerXML, dbusapi.SessionXML)
 	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // for everybody to read
+		err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // readable by all users
 	}
 	return report(err)
 }
 
-func write(dir string, pages []string, replace *strings.Replacer) error {
+// write writes the pages to dir, with their placeholders replaced.
+func write(dir string, pages []string, replacer *strings.Replacer) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -67,7 +70,8 @@ func write(dir string, pages []string, replace *strings.Replacer) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(page)), []byte(replace.Replace(string(text))), 0o644); err != nil { //nolint:gosec // for everybody to read
+		complete, target := []byte(replacer.Replace(string(text))), filepath.Join(dir, filepath.Base(page))
+		if err := os.WriteFile(target, complete, 0o644); err != nil { //nolint:gosec // readable by all users
 			return err
 		}
 	}

@@ -29,9 +29,9 @@ so is a single call of more than 8 MiB.
 Errors below ` + "`io.github.corrald.Corral1.Error`" + `: %s. In addition, methods return the standard errors of ` + "`org.freedesktop.DBus.Error`" + `. The message is one English sentence that names the session.
 `
 
-// reference is what the interface definitions say, as a page to be read in the tree.
+// reference returns the documentation of the interfaces as the page docs/reference/dbus.md.
 func reference(manager string, definitions ...string) (string, error) {
-	all, err := contracts(append([]string{manager}, definitions...)...)
+	all, err := readInterfaces(append([]string{manager}, definitions...)...)
 	if err != nil {
 		return "", err
 	}
@@ -39,11 +39,11 @@ func reference(manager string, definitions ...string) (string, error) {
 	fmt.Fprintf(&page, referenceBegin, errorNames(manager))
 	for _, c := range all {
 		for _, kind := range kinds {
-			members := c.of(kind.name)
+			members := c.membersOf(kind.name)
 			if len(members) == 0 {
 				continue
 			}
-			fmt.Fprintf(&page, "\n## %s of the %s\n", kind.title, c.short())
+			fmt.Fprintf(&page, "\n## %s of the %s\n", kind.title, c.shortName())
 			if kind.name == "property" {
 				page.WriteString("\n| property | type | access | announced | meaning |\n|---|---|---|---|---|\n")
 			}
@@ -55,7 +55,7 @@ func reference(manager string, definitions ...string) (string, error) {
 	return page.String(), nil
 }
 
-// paragraph is a member in the reference: a row of a table if it is a property, else a paragraph.
+// paragraph returns the member as a row of a table if it is a property, otherwise as a paragraph.
 func (m member) paragraph() string {
 	if m.kind != "property" {
 		text := fmt.Sprintf("\n**%s**(%s)", m.name, escape(strings.Join(m.in, ", ")))
@@ -67,6 +67,9 @@ func (m member) paragraph() string {
 		}
 		return text + "  \n" + escape(m.comment) + "\n"
 	}
-	announced := map[string]string{"": "with its value", "const": "never changes", "invalidates": "without its value", "false": "no"}[m.announced]
-	return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |\n", m.name, m.typed, m.access, announced, strings.ReplaceAll(escape(m.comment), "|", `\|`))
+	announced := map[string]string{
+		"": "with its value", "const": "never changes", "invalidates": "without its value", "false": "no",
+	}[m.emitsChanged]
+	meaning := strings.ReplaceAll(escape(m.comment), "|", `\|`)
+	return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |\n", m.name, m.dbusType, m.access, announced, meaning)
 }

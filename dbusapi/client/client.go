@@ -80,9 +80,9 @@ func Connect(ctx context.Context) (*Client, error) {
 }
 
 // ConnectOver connects through a stream to a session bus, such as the pipes of "ssh HOST
-// systemd-stdio-bridge --user". It cannot carry file descriptors, so OpenLog fails. The
-// time-out begins with the first byte that is received, because ssh may ask a person for a password
-// first. Errors: *ConnectError.
+// systemd-stdio-bridge --user". It cannot carry file descriptors, so OpenLog fails. The time-out
+// begins with the first byte that is received, because ssh may ask a person for a password first.
+// Errors: *ConnectError.
 func ConnectOver(ctx context.Context, stream io.ReadWriteCloser) (*Client, error) {
 	return connect(ctx, func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error) {
 		deadline.Stop()

@@ -14,9 +14,9 @@ import (
 
 // view contains the state that clients know: every session and every property of the Manager as the
 // signals that were sent so far describe it. It belongs to the goroutine that sends the signals. A
-// reply that is read from the view, and sent by that goroutine, agrees with all signals that were
-// sent before it and with none that are sent after it, so that a client that keeps a copy and
-// follows the signals is always correct. Reading calls never use the event loop.
+// reply that is read from the view, and sent by that goroutine, contains exactly the changes whose
+// signals precede it, so that a client that keeps a copy and follows the signals is always correct.
+// Reading calls do not use the event loop.
 type view struct {
 	sessions []*supervisor.Snapshot // sorted by creation time, then by id
 	byID     map[string]*supervisor.Snapshot

@@ -1,5 +1,5 @@
-// Package contrib tries what is in contrib against a real daemon, as far as that is quick: make
-// pictures has the bars themselves show it.
+// Package contrib tests the files in contrib with a real daemon, as far as that is quick: make
+// pictures shows them in the real bars.
 package contrib
 
 import (
@@ -22,24 +22,25 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// place is where a person has put what is in contrib: into PATH.
-type place struct {
+// installation is a daemon with two sessions, and the programs of contrib in PATH.
+type installation struct {
 	t           *testing.T
 	home        string
 	environment []string
 }
 
-func newPlace(t *testing.T) *place {
+func newInstallation(t *testing.T) *installation {
 	t.Helper()
 	programs := testbed.Programs(t)
 	here, err := os.Getwd()
 	require.NoError(t, err)
-	p := &place{t: t, home: testbed.Dir(t)}
+	p := &installation{t: t, home: testbed.Dir(t)}
 	path := filepath.Dir(programs.Corralctl)
 	for _, folder := range []string{"i3", "tmux", "rofi", "indicator"} {
 		path += ":" + filepath.Join(here, folder)
 	}
-	p.environment = append(os.Environ(), "PATH="+path+":/usr/local/bin:/usr/bin:/bin", "HOME="+p.home, "XDG_STATE_HOME="+p.home+"/state", "XDG_CONFIG_HOME="+p.home+"/.config",
+	p.environment = append(os.Environ(), "PATH="+path+":/usr/local/bin:/usr/bin:/bin", "HOME="+p.home,
+		"XDG_STATE_HOME="+p.home+"/state", "XDG_CONFIG_HOME="+p.home+"/.config",
 		"TMUX_TMPDIR="+p.home, "LANG=C.UTF-8")
 	daemon := p.command(programs.Corrald)
 	var journal bytes.Buffer
@@ -58,22 +59,22 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// fail makes the session cart, which has failed.
-func (p *place) fail() {
+// fail creates the session cart, whose agent has failed.
+func (p *installation) fail() {
 	p.t.Helper()
 	p.run("corralctl", "run", "-q", "--id", "cart", "--", "sh", "-c", "exit 3")
 	p.run("sh", "-c", "corralctl wait cart || :")
 }
 
-func (p *place) command(name string, args ...string) *exec.Cmd {
-	// exec looks a program up in its own PATH.
+func (p *installation) command(name string, args ...string) *exec.Cmd {
+	// env searches PATH of the command's environment; exec.Command would search that of the test.
 	cmd := exec.Command("/usr/bin/env", append([]string{name}, args...)...)
 	cmd.Env, cmd.Dir = p.environment, p.home
 	return cmd
 }
 
-// run runs a command and returns what it printed.
-func (p *place) run(name string, args ...string) string {
+// run runs a command and returns its output.
+func (p *installation) run(name string, args ...string) string {
 	p.t.Helper()
 	cmd := p.command(name, args...)
 	var complaints bytes.Buffer
@@ -83,15 +84,15 @@ func (p *place) run(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// lines begins a command that prints for ever, as a bar does: in a process group, which ends with
-// the test.
-func (p *place) lines(name string, args ...string) <-chan string {
+// lines starts a command that prints endlessly, as bars do, in a process group that is killed at
+// the end of the test.
+func (p *installation) lines(name string, args ...string) <-chan string {
 	p.t.Helper()
 	cmd := p.command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	require.NoError(p.t, err)
-	in, err := cmd.StdinPipe() // where a bar tells of clicks
+	in, err := cmd.StdinPipe() // bars report clicks on standard input
 	require.NoError(p.t, err)
 	require.NoError(p.t, cmd.Start())
 	lines := make(chan string, 1000)
@@ -104,15 +105,15 @@ func (p *place) lines(name string, args ...string) <-chan string {
 	p.t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		_ = in.Close()
-		for range lines { // until all have ended
+		for range lines { // until all processes have exited
 		}
 		_ = cmd.Wait()
 	})
 	return lines
 }
 
-// until reads lines until one is as it has to be.
-func (p *place) until(lines <-chan string, what string) string {
+// until reads lines until one matches.
+func (p *installation) until(lines <-chan string, what string) string {
 	p.t.Helper()
 	for {
 		if line := testbed.Receive(p.t, lines, what); regexp.MustCompile(what).MatchString(line) {
@@ -121,7 +122,7 @@ func (p *place) until(lines <-chan string, what string) string {
 	}
 }
 
-// execOf is the command line in a bar's configuration, which the bar hands to a shell.
+// execOf returns the command line from a bar's configuration, which the bar passes to a shell.
 func execOf(t *testing.T, file, pattern string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -132,20 +133,26 @@ func execOf(t *testing.T, file, pattern string) string {
 }
 
 func TestBars(t *testing.T) {
-	p := newPlace(t)
-	require.NoError(t, os.WriteFile(p.home+"/i3status", []byte("general { output_format = \"i3bar\" }\norder += \"load\"\nload { format = \"busy\" }\n"), 0o600))
+	p := newInstallation(t)
+	require.NoError(t, os.WriteFile(p.home+"/i3status",
+		[]byte("general { output_format = \"i3bar\" }\norder += \"load\"\nload { format = \"busy\" }\n"), 0o600))
 	for _, bar := range []struct{ name, command, first, then, ended string }{
-		{"waybar", execOf(t, "waybar/corral.jsonc", `"exec": "(.*)"`), `^{"text":"1 running, 1 failed",.*"class":"failed"}$`, `^{"text":"2 running`, `"2 running, 1 turn ended"`},
-		{"polybar", execOf(t, "polybar/corral.ini", `(?m)^exec = (.*)$`), `^%{F#50fa7b}1 running%{F-} %{F#ff5555}1 failed%{F-}$`, `2 running`, `%{F#8be9fd}1 turn ended%{F-}$`},
-		{"i3blocks", execOf(t, "i3/i3blocks.conf", `(?m)^command=(.*)$`), `^{"full_text":"1 running, 1 failed","color":"#ff5555"}$`, `2 running`,
+		{"waybar", execOf(t, "waybar/corral.jsonc", `"exec": "(.*)"`), `^{"text":"1 running, 1 failed",.*"class":"failed"}$`,
+			`^{"text":"2 running`, `"2 running, 1 turn ended"`},
+		{"polybar", execOf(t, "polybar/corral.ini", `(?m)^exec = (.*)$`),
+			`^%{F#50fa7b}1 running%{F-} %{F#ff5555}1 failed%{F-}$`, `2 running`, `%{F#8be9fd}1 turn ended%{F-}$`},
+		{"i3blocks", execOf(t, "i3/i3blocks.conf", `(?m)^command=(.*)$`),
+			`^{"full_text":"1 running, 1 failed","color":"#ff5555"}$`, `2 running`,
 			`^{"full_text":"2 running, 1 turn ended","color":"#8be9fd"}$`},
-		{"i3bar", execOf(t, "i3/corral.conf", `(?m)^    status_command (.*)$`) + " -c i3status", `"1 running".*"1 failed".*"busy"`, `"2 running".*"busy"`, `"1 turn ended","color":"#8be9fd"`},
+		{"i3bar", execOf(t, "i3/corral.conf", `(?m)^    status_command (.*)$`) + " -c i3status",
+			`"1 running".*"1 failed".*"busy"`, `"2 running".*"busy"`, `"1 turn ended","color":"#8be9fd"`},
 	} {
 		t.Run(bar.name, func(t *testing.T) {
-			p := &place{t: t, home: p.home, environment: p.environment}
+			p := &installation{t: t, home: p.home, environment: p.environment}
 			lines := p.lines("sh", "-c", bar.command)
 			p.until(lines, bar.first)
-			p.run("corralctl", "run", "-q", "--id", bar.name, "--", "sh", "-c", "read go; corralctl report idle --reason=turn-ended; exec sleep 1000")
+			p.run("corralctl", "run", "-q", "--id", bar.name, "--", "sh", "-c",
+				"read go; corralctl report idle --reason=turn-ended; exec sleep 1000")
 			p.until(lines, bar.then)
 			p.run("corralctl", "rm", "cart")
 			p.run("corralctl", "send", bar.name, "go on")
@@ -156,12 +163,20 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// TestI3status_PrintsJSON: one endless array, whether i3status prints blocks or, as with its
-// configuration of Debian, text.
+// TestI3status_PrintsJSON expects one endless JSON array, whether i3status prints blocks or, as
+// with Debian's configuration, text.
 func TestI3status_PrintsJSON(t *testing.T) {
-	p := newPlace(t)
-	for general, want := range map[string][]string{`general { interval = 1 output_format = "i3bar" }`: {`a "busy" \ one`, "now"}, "general { interval = 1 }": {`a "busy" \ one | now`}} {
-		configuration := strings.ReplaceAll(general, " output", "\noutput") + "\norder += \"load\"\norder += \"disk /\"\nload { format = \"a \\\"busy\\\" \\\\ one\" }\ndisk \"/\" { format = \"now\" }\n"
+	p := newInstallation(t)
+	for general, want := range map[string][]string{
+		`general { interval = 1 output_format = "i3bar" }`: {`a "busy" \ one`, "now"},
+		"general { interval = 1 }":                         {`a "busy" \ one | now`},
+	} {
+		configuration := strings.ReplaceAll(general, " output", "\noutput") + `
+order += "load"
+order += "disk /"
+load { format = "a \"busy\" \\ one" }
+disk "/" { format = "now" }
+`
 		require.NoError(t, os.WriteFile(p.home+"/i3status", []byte(configuration), 0o600))
 		lines := p.lines("corral-i3status", "-c", "i3status")
 		text := ""
@@ -184,11 +199,12 @@ func TestI3status_PrintsJSON(t *testing.T) {
 }
 
 func TestTmuxStatusLine(t *testing.T) {
-	p := newPlace(t)
+	p := newInstallation(t)
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	p.run("tmux", "-L", "line", "-f", here+"/tmux/corral.conf", "new-session", "-d", "sleep 1000")
-	t.Cleanup(func() { _ = p.command("tmux", "-L", "line", "kill-server").Run() }) // where the test ends before its end
+	// In case the test fails before it stops the server.
+	t.Cleanup(func() { _ = p.command("tmux", "-L", "line", "kill-server").Run() })
 	counts := func() string { return p.run("tmux", "-L", "line", "show-options", "-gqv", "@corral") }
 	testbed.Poll(t, "the counts are there", func() bool {
 		return counts() == "#[fg=#50fa7b]1 running#[fg=default] #[fg=#ff5555]1 failed#[fg=default]"
@@ -202,18 +218,21 @@ func TestTmuxStatusLine(t *testing.T) {
 		testbed.Poll(t, "it runs anew", func() bool { return runs() != before })
 	}
 	testbed.Poll(t, "one is left of those that ran", func() bool {
-		count, _ := p.command("pgrep", "-fc", "^[^ ]*corralctl monitor --format=polybar").Output() // it fails where there is none, for a moment
+		// pgrep fails while there is no such process.
+		count, _ := p.command("pgrep", "-fc", "^[^ ]*corralctl monitor --format=polybar").Output()
 		return string(count) == "1\n"
 	})
 	assert.Equal(t, 1, strings.Count(p.run("tmux", "-L", "line", "show-options", "-gv", "status-right"), "#{@corral}"))
 	p.run("corralctl", "stop", "shop")
 	testbed.Poll(t, "a change is shown", func() bool { return counts() == "#[fg=#ff5555]1 failed#[fg=default]" })
 	p.run("tmux", "-L", "line", "kill-server")
-	testbed.Poll(t, "nothing is left of it", func() bool { return p.command("pgrep", "-f", "monitor --format=polybar").Run() != nil })
+	testbed.Poll(t, "nothing is left of it", func() bool {
+		return p.command("pgrep", "-f", "monitor --format=polybar").Run() != nil
+	})
 }
 
 func TestPicker(t *testing.T) {
-	p := newPlace(t)
+	p := newInstallation(t)
 	pick := func(what, id string) string {
 		t.Helper()
 		cmd := p.command("corral-rofi")
@@ -222,7 +241,8 @@ func TestPicker(t *testing.T) {
 		require.NoError(t, err)
 		return string(out)
 	}
-	p.run("corralctl", "run", "-q", "--id", "done", "--", "sh", "-c", "corralctl report idle --reason=turn-ended; exec sleep 1000")
+	p.run("corralctl", "run", "-q", "--id", "done", "--", "sh", "-c",
+		"corralctl report idle --reason=turn-ended; exec sleep 1000")
 	p.run("corralctl", "wait", "--until=turn-ended", "done")
 	rows := pick("0", "")
 	assert.Regexp(t, `(?m)^cart +sh +failed .*\x00info\x1fcart$`, rows)
@@ -233,17 +253,19 @@ func TestPicker(t *testing.T) {
 	pick("11", "shop")
 	p.run("corralctl", "wait", "--until=stopped", "shop")
 	assert.Regexp(t, `(?m)^shop .*running`, pick("10", "shop"), "resumed, and the list as it is then")
-	assert.Contains(t, pick("10", "shop"), "\x00message\x1fcorralctl: cannot resume \"shop\"", "what goes wrong is told")
+	assert.Contains(t, pick("10", "shop"), "\x00message\x1fcorralctl: cannot resume \"shop\"", "errors are shown")
 
 	opened := filepath.Join(p.home, "opened")
 	terminal := filepath.Join(p.home, "terminal")
-	require.NoError(t, os.WriteFile(terminal, []byte("#!/bin/sh\necho \"$@\" >"+opened+".new && mv "+opened+".new "+opened+"\n"), 0o700))
+	require.NoError(t, os.WriteFile(terminal,
+		[]byte("#!/bin/sh\necho \"$@\" >"+opened+".new && mv "+opened+".new "+opened+"\n"), 0o700))
 	require.NoError(t, os.MkdirAll(p.home+"/.config/corral", 0o700))
-	require.NoError(t, os.WriteFile(p.home+"/.config/corral/corral.conf", []byte("[Corral]\nTerminal="+terminal+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(p.home+"/.config/corral/corral.conf", []byte("[Corral]\nTerminal="+terminal+"\n"),
+		0o600))
 	testbed.Systemctl(t, "set-environment", "DISPLAY=:99")
 	defer testbed.Systemctl(t, "unset-environment", "DISPLAY")
 	pick("1", "cart")
-	said := testbed.WaitFile(t, opened, func([]byte) bool { return true })
-	assert.Contains(t, string(said), "attach cart")
+	arguments := testbed.WaitFile(t, opened, func([]byte) bool { return true })
+	assert.Contains(t, string(arguments), "attach cart")
 	assert.Equal(t, "2", p.run("corralctl", "show", "-P", "NRuns", "cart"), "it had ended, and was resumed")
 }

@@ -15,33 +15,34 @@ import (
 
 const watcher = "org.kde.StatusNotifierWatcher"
 
-// tray is a host of status notifiers, as a desktop has: it is told which icons there are, and shows
-// them to nobody.
+// tray is a StatusNotifierHost, like a desktop's, that displays nothing.
 type tray struct{ items chan dbus.Sender }
 
-// RegisterStatusNotifierItem is the protocol's method.
+// RegisterStatusNotifierItem implements the protocol's method.
 func (h tray) RegisterStatusNotifierItem(_ string, sender dbus.Sender) *dbus.Error {
 	h.items <- sender
 	return nil
 }
 
-// Get answers the one question that a client asks of the host before it shows itself: whether there
-// is one.
+// Get returns true for the only property that a client reads before it appears: whether a host is
+// registered.
 func (h tray) Get(string, string) (dbus.Variant, *dbus.Error) { return dbus.MakeVariant(true), nil }
 
 // GetAll is Get for all properties.
 func (h tray) GetAll(string) (map[string]dbus.Variant, *dbus.Error) {
-	return map[string]dbus.Variant{"IsStatusNotifierHostRegistered": dbus.MakeVariant(true), "ProtocolVersion": dbus.MakeVariant(int32(0))}, nil
+	return map[string]dbus.Variant{
+		"IsStatusNotifierHostRegistered": dbus.MakeVariant(true), "ProtocolVersion": dbus.MakeVariant(int32(0)),
+	}, nil
 }
 
-// entry is a row of a menu, as com.canonical.dbusmenu has it.
+// entry is a row of a menu in the format of com.canonical.dbusmenu.
 type entry struct {
 	ID         int32
 	Properties map[string]dbus.Variant
 	Children   []dbus.Variant
 }
 
-// find returns the number of the row with this path of labels, below e.
+// find returns the id of the row with this path of labels below e.
 func (e entry) find(labels ...string) (int32, bool) {
 	if len(labels) == 0 {
 		return e.ID, true
@@ -58,9 +59,10 @@ func (e entry) find(labels ...string) (int32, bool) {
 	return 0, false
 }
 
-// The icon in the tray says that somebody is wanted, and its menu does what it says.
+// TestIndicator checks that the tray icon shows when a session needs attention, and that its menu
+// works.
 func TestIndicator(t *testing.T) {
-	p := newPlace(t)
+	p := newInstallation(t)
 	x := p.command("Xvfb", "-displayfd", "1", "-screen", "0", "640x360x24", "-nolisten", "tcp")
 	out, err := x.StdoutPipe()
 	require.NoError(t, err)
@@ -71,7 +73,8 @@ func TestIndicator(t *testing.T) {
 	})
 	display, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	p.environment = append(p.environment, "DISPLAY=:"+strings.TrimSpace(display), "GDK_BACKEND=x11", "NO_AT_BRIDGE=1", "GSETTINGS_BACKEND=memory")
+	p.environment = append(p.environment, "DISPLAY=:"+strings.TrimSpace(display), "GDK_BACKEND=x11", "NO_AT_BRIDGE=1",
+		"GSETTINGS_BACKEND=memory")
 
 	bus := testbed.Bus(t)
 	host := tray{items: make(chan dbus.Sender, 8)}
@@ -90,7 +93,9 @@ func TestIndicator(t *testing.T) {
 	}
 	is := func(status, title string) {
 		t.Helper()
-		testbed.Poll(t, "the icon says "+title, func() bool { return property("Status") == status && property("Title") == title })
+		testbed.Poll(t, "the icon shows "+title, func() bool {
+			return property("Status") == status && property("Title") == title
+		})
 	}
 	is("NeedsAttention", "Corral: 1 failed, 1 running")
 
@@ -111,13 +116,15 @@ func TestIndicator(t *testing.T) {
 	}
 	click := func(labels ...string) {
 		t.Helper()
-		require.NoError(t, menu.Call("com.canonical.dbusmenu.Event", 0, row(labels...), "clicked", dbus.MakeVariant(""), uint32(0)).Err)
+		require.NoError(t, menu.Call("com.canonical.dbusmenu.Event", 0, row(labels...), "clicked", dbus.MakeVariant(""),
+			uint32(0)).Err)
 	}
 	click("cart: failed: command exited with code 3", "Mark as seen")
 	is("Active", "Corral: 1 failed, 1 running")
 	p.run("corralctl", "rm", "cart")
 	is("Active", "Corral: 1 running")
-	p.run("corralctl", "run", "-q", "--id", "done", "--", "sh", "-c", "corralctl report idle --reason=turn-ended; exec sleep 1000")
+	p.run("corralctl", "run", "-q", "--id", "done", "--", "sh", "-c",
+		"corralctl report idle --reason=turn-ended; exec sleep 1000")
 	is("NeedsAttention", "Corral: 1 turn ended, 1 running")
 	testbed.Poll(t, "the label beside the icon", func() bool { return property("XAyatanaLabel") == "1 turn ended" })
 	click("done: turn ended", "Mark as seen")

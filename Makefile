@@ -1,4 +1,4 @@
-# Corral. `make demo` shows it, `make test` proves it, `make help` lists the rest.
+# Corral. `make demo` shows it, `make test` tests it, `make help` lists the other targets.
 
 PREFIX     ?= /usr/local
 DESTDIR    ?=
@@ -6,31 +6,35 @@ FUZZTIME   ?= 20s
 ROUNDS     ?= 50
 TURNS      ?= 12
 TIME       ?= 1h
-# Where everything is built: in the tree or, where that is read-only, in the cache. make BUILD=DIR is another directory, without blanks in its name.
+# The build directory: build in the source tree or, if that is read-only, a directory in the cache.
+# BUILD=DIR selects another one, whose name must not contain blanks.
 BUILD      := $(or $(shell [ -w . ] && echo build),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral-build-$(firstword $(shell pwd | cksum)))
 BINDIR      = $(PREFIX)/bin
-# corrald finds its shim and its agent files relative to itself, ../libexec/corral and ../lib/corral: these two follow BINDIR.
+# corrald finds its shim and its agent files relative to itself, in ../libexec/corral and
+# ../lib/corral: these two follow BINDIR.
 LIBEXECDIR  = $(PREFIX)/libexec/corral
 AGENTDIR    = $(PREFIX)/lib/corral/agents
 UNITDIR     = $(PREFIX)/lib/systemd/user
 CATALOGDIR  = $(PREFIX)/lib/systemd/catalog
 DATADIR     = $(PREFIX)/share
 DOCDIR      = $(DATADIR)/doc/corral
-# What agents are given is looked for in ../share/corral first.
+# corrald searches ../share/corral first for the files that it passes to agents.
 SHAREDIR    = $(DATADIR)/corral
 BUSDIR      = $(DATADIR)/dbus-1/services
 
-# A Go that was unpacked where its own instructions say, and not put into PATH, is found all the same.
+# Use a Go that was unpacked in the place that its installation instructions name, even if it is not
+# in PATH.
 ifeq ($(shell command -v go 2>/dev/null),)
 export PATH := $(PATH):/usr/local/go/bin
 endif
 
-# Outside of a checkout internal/version says what it finds.
+# Without a git checkout, internal/version determines the version.
 VERSION := $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null))
-# For packages: -s -w, and pie (position-independent executables, which start a millisecond later).
+# For packages: STRIP='-s -w' and BUILDMODE=pie (position-independent executables, which start a
+# millisecond later).
 STRIP   ?=
 BUILDMODE ?= default
-# git tells nothing of a checkout that belongs to somebody else, which go build would take for an error.
+# git refuses to read a checkout that belongs to another user, which would make go build fail.
 ifeq ($(VERSION),)
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 endif
@@ -38,16 +42,18 @@ LDFLAGS  = $(STRIP) $(if $(VERSION),-X github.com/corrald/corral/internal/versio
 GOBUILD  = CGO_ENABLED=0 go build -trimpath -buildmode=$(BUILDMODE)
 # The race detector needs a C compiler; the programs do not.
 GOTEST   = CGO_ENABLED=1 go test -race
-# Installed by the same paths as in the tree, so that they can link to one another.
+# Installed with the same relative paths as in the source tree, so that their links work.
 DOCUMENTS = README.md SECURITY.md CHANGELOG.md $(filter-out docs/man/%,$(wildcard docs/*.md docs/*/*.md))
-# The manual's pages, as roff, and what they are made of. Their date is that of the last commit, so that the same sources make the same pages.
+# The manual pages in roff format, and their sources. Their date is that of the last commit, so that
+# the same sources yield the same pages.
 MANPAGES = $(patsubst docs/man/%.md,%,$(wildcard docs/man/*.md))
 MANDATE := $(or $(shell git log -1 --format=%cs 2>/dev/null),$(shell date +%F))
-# Distributions that build without a network have a go-md2man of their own: MD2MAN=go-md2man.
+# Distributions that build without network access have a go-md2man of their own: MD2MAN=go-md2man.
 MD2MAN  ?= go tool -modfile=tools/go.mod go-md2man
 LINT     = go tool -modfile=tools/go.mod golangci-lint
 
-# What each target needs on the machine; scripts/needs.sh installs it or names the command that would.
+# The programs that each target needs; scripts/needs.sh installs them or prints the command that
+# does.
 NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
 NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb sway mako foot dbusmock curl jq zsh fish vim i3status indicator bash-completion
@@ -83,7 +89,7 @@ $(BUILD)/documents/.made: $(DOCUMENTS) contrib/README.md $(wildcard internal/man
 	@go run ./internal/manual -documents $(BUILD)/documents contrib/README.md
 	@touch $@
 
-# The licences of what the programs are linked with, and the bill of materials.
+# The licences of the linked modules, and the bill of materials.
 PROGRAMS = ./cmd/corrald ./cmd/corralctl ./cmd/corral-shim
 $(BUILD)/licenses/.made: go.mod go.sum LICENSE $(wildcard internal/licenses/*.go)
 	@go run ./internal/licenses -o $(BUILD)/licenses -version '$(or $(VERSION),unknown)' $(PROGRAMS)
@@ -92,7 +98,8 @@ $(BUILD)/licenses/.made: go.mod go.sum LICENSE $(wildcard internal/licenses/*.go
 demo: needs-build needs-run ## see it work: real programs supervised on a real systemd, and what became of each
 	@scripts/demo.sh
 
-# Root can boot machines of its own, in which Corral is installed and used as a person would; without root that part is left out, and said so.
+# As root, the tests also boot machines on which Corral is installed and used as by a user; without
+# root these tests are left out, with a message.
 ifeq ($(shell id -u),0)
 test: unit-test e2e ## everything; the booted machines only as root
 else
@@ -100,7 +107,8 @@ test: unit-test
 	@echo 'The tests on booted machines need root and were left out: sudo make e2e' >&2
 endif
 
-# Tests wait more than they work. The daemon's take as long as all the others; they are in two halves, each with a systemd and a bus of its own.
+# Tests mostly wait. The daemon's tests take as long as all others, so they run in two halves, each
+# with its own systemd and bus.
 unit-test: needs-test
 	@$(MAKE) --no-print-directory -j3 --output-sync=target most-tests daemon-tests-1 daemon-tests-2
 
@@ -114,7 +122,7 @@ daemon-tests-1:
 daemon-tests-2:
 	$(GOTEST) -timeout 12m -skip $(HALF) ./cmd/corrald
 
-# What needs machines with more in them than a plain one, which take minutes to make.
+# Tests on machines with additional packages, which take minutes to create.
 FURNISHED = TestPackages/(rpm|archlinux)|TestLogin$$|TestNotification_OnDesktop
 
 e2e: needs-e2e build ## as root: the tests on booted machines
@@ -132,7 +140,7 @@ agents-test: needs-agents ## the real agents, each in its turns with a model of 
 limits-test: needs-limits build guest ## as root: OOM and TasksMax, in a user-mode-linux guest that has the controllers; it is made once, in a minute or two
 	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m $$(grep -rl --include='*_test.go' '^//go:build limits' . | xargs -n 1 dirname | sort -u)
 
-# Apart from the tests, of which go test shows nothing before they have ended.
+# Separate from the tests, because go test prints nothing before they have finished.
 guest: needs-limits
 	@go run ./internal/testbed/makeguest
 
@@ -173,7 +181,7 @@ vulnerabilities:
 torture: needs-test ## ROUNDS (50) rounds of a bad day: everything killed, restarted, stopped at random; SEED and ROUND repeat a failure
 	TORTURE_ROUNDS=$(ROUNDS) TORTURE_SEED=$(SEED) TORTURE_ROUND=$(ROUND) $(GOTEST) -count=1 -v -timeout 0 -run '^TestTorture$$' ./cmd/corrald
 
-soak: needs-test ## for TIME (1h): the bus, notification servers and the display come and go; counts what is told, and what the daemon holds; SEED repeats it
+soak: needs-test ## for TIME (1h): the bus, notification servers and the display come and go; counts what is published, and the memory and descriptors of the daemon; SEED repeats it
 	SOAK_TIME=$(TIME) SOAK_SEED=$(SEED) CGO_ENABLED=0 go test -count=1 -v -timeout 0 -run '^TestSoak$$' ./cmd/corrald
 
 bench: needs-build needs-run build ## latency, start time, memory and wake-ups, each beside its floor; fails if a bar is missed; BENCH=-measure does not
@@ -188,7 +196,8 @@ install: build install-files ## for all users, into PREFIX (/usr/local) below DE
 
 APP = io.github.corrald.Corral
 
-# What is installed as it is, as words `mode:source:target` of the shell, for a target may have spaces in it; uninstall removes the targets.
+# Files that are installed unchanged, as shell words `mode:source:target`, quoted because a target
+# may contain spaces. uninstall removes the targets.
 INSTALLED = \
 	'755:$(BUILD)/corrald:$(BINDIR)/corrald' \
 	'755:$(BUILD)/corralctl:$(BINDIR)/corralctl' \
@@ -215,18 +224,21 @@ INSTALLED = \
 	$(foreach f,$(EXTRAS),'644:contrib/$(f):$(DOCDIR)/examples/$(f)') \
 	$(foreach f,$(EXTRA_PROGRAMS),'755:contrib/$(f):$(DOCDIR)/examples/$(f)')
 
-# For bars, trays and menus; each person takes what suits. What is for those who build packages is not among it.
+# Examples for bars, trays and menus, of which users take what they need. The files for package
+# builders are not included.
 EXTRAS = waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop
 EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/corral-rofi indicator/corral-indicator
 
-# Relative to packaging/hooks. Gemini CLI complains of hooks that somebody else than root can have written, so those are in no home directory.
+# Relative to packaging/hooks. Gemini CLI complains about hooks that another user than root can
+# change, so its hooks are not installed in home directories.
 HOOKS = $(patsubst packaging/hooks/%,%,$(wildcard packaging/hooks/*.* packaging/hooks/*/*.*))
 
-# The units in which a path has to be put in. UNITEDIT is a command of sed for them.
+# Units that contain @bindir@. UNITEDIT is a sed command for them.
 SERVICES = corrald.service corral@.service
 UNITEDIT =
 
-# Apart from install, so that a package builder, or `sudo make install-files` after `make build`, needs no compiler.
+# Separate from install, so that package builders, and `sudo make install-files` after `make build`,
+# need no compiler.
 install-files:
 	@for f in $(INSTALLED); do \
 		mode=$${f%%:*} rest=$${f#*:}; \
@@ -244,7 +256,7 @@ uninstall: ## what install put there; sessions and their records stay
 	done
 
 USER_DATA = $(or $(XDG_DATA_HOME),$(HOME)/.local/share)
-# systemd and the bus look where their own environment says, which need not be that of this shell.
+# systemd and the bus use their own environment, which may differ from that of this shell.
 MANAGER_DATA = $(or $(shell scripts/user-service.sh data),$(USER_DATA))
 USER_DIRS = DESTDIR= PREFIX='$(HOME)/.local' DATADIR='$(USER_DATA)' SHAREDIR='$(HOME)/.local/share/corral' UNITDIR='$(MANAGER_DATA)/systemd/user' \
 	BUSDIR='$(MANAGER_DATA)/dbus-1/services' CATALOGDIR= UNITEDIT='/^ConditionUser=/d'
@@ -253,12 +265,12 @@ install-user: needs-run build ## for yourself, into ~/.local, enabled and starte
 	@$(MAKE) --no-print-directory install-files $(USER_DIRS) HOOKS='$(filter-out gemini.json,$(HOOKS))'
 	@scripts/user-service.sh start '$(HOME)/.local/bin'
 
-uninstall-user: ## what install-user did, undone; running agents go on
+uninstall-user: ## what install-user did, undone; running agents continue
 	@scripts/user-service.sh stop
 	@$(MAKE) --no-print-directory uninstall $(USER_DIRS)
 	@scripts/user-service.sh forget
 
-# By their number, where no version is tagged, so that a newer one is an upgrade.
+# Without a tagged version, packages are numbered by commits, so that a newer package is an upgrade.
 DISTVERSION ?= $(or $(subst -,+,$(patsubst v%,%,$(shell git describe --tags 2>/dev/null))),0~r$(shell git rev-list --count HEAD).g$(shell git rev-parse --short HEAD))
 
 dist: needs-build ## packages for Debian, Fedora and Arch, and the sources, into build/dist/

@@ -1,7 +1,10 @@
 #!/bin/bash
-# agents.sh [some|all|codex]: fetches the agents that Corral is tried with and prints where they are: those of e2e/agents/package.json in the versions and
-# with the checksums of its lock file. "some", the default, are those that every change is tried with; "codex" is the one of the demo. They are kept outside of the tree: below $XDG_CACHE_HOME where that is set, else for the whole machine if root asks,
-# whose own cache the tests could not enter, and in ~/.cache for everybody else.
+# agents.sh [some|all|codex]: downloads the agents that Corral is tested with and prints their
+# directory. Versions and checksums are those of the lock file in e2e/agents. "some", the default,
+# are the agents that every change is tested with; "codex" is the one of the demo. The directory is
+# outside of the source tree: below $XDG_CACHE_HOME if that is set, else in /var/cache for root,
+# because the tests run as another user that cannot enter root's cache, and in ~/.cache for other
+# users.
 set -eu
 cd "$(dirname "$0")/../e2e/agents"
 
@@ -15,26 +18,26 @@ one_of_them='
   fs.writeFileSync(`${to}/package-lock.json`, JSON.stringify(lock));'
 npm_ci=(npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 [ "$which" = all ] || npm_ci+=(--omit=dev)
-# Whoever runs the demo without a network does not wait for many tries.
+# Without network access, the demo should not wait for many retries.
 [ "$which" != codex ] || npm_ci+=(--fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000)
-umask 022 # users without rights run them
+umask 022 # unprivileged users run them
 
 cache=${XDG_CACHE_HOME:-}
 [ -n "$cache" ] || { [ "$(id -u)" = 0 ] && cache=/var/cache; } || cache=$HOME/.cache
 dir=$cache/corral-agents/$which-$(cat package.json package-lock.json | sha256sum | cut -c1-12)
 mkdir -p "$cache/corral-agents"
 exec 9>"$dir.lock"
-flock 9 # by one at a time; what was only half fetched has another name
+flock 9 # one process at a time; an incomplete download has another name
 if [ ! -d "$dir" ]; then
   rm -rf "$dir.new"
   mkdir "$dir.new"
   if [ "$which" = codex ]; then
-    # The same files with this one alone, which depends on nothing else.
+    # The same files reduced to this package, which has no dependencies.
     node -e "$one_of_them" @openai/codex "$dir.new"
   else
     cp package.json package-lock.json "$dir.new"
   fi
-  # Scripts of packages are not run: the platforms' own programs need none.
+  # Package scripts are not run: the platform-specific programs need none.
   if ! (cd "$dir.new" && "${npm_ci[@]}") >"$dir.log" 2>&1 </dev/null; then
     echo "agents.sh: npm cannot fetch the agents:" >&2
     tail -n 20 "$dir.log" >&2
@@ -43,7 +46,7 @@ if [ ! -d "$dir" ]; then
   chmod -R a+rX "$dir.new"
   mv "$dir.new" "$dir"
 fi
-# Those of other versions are not needed again.
+# Older versions are not needed any more.
 for old in "$cache/corral-agents/$which"-*; do
   case $old in "$dir"*) ;; *) rm -rf "$old" ;; esac
 done

@@ -1,15 +1,17 @@
 #!/bin/bash
-# demo.sh: builds Corral, starts it on a real systemd, has it supervise real programs, shows what became of each, and leaves nothing behind.
+# demo.sh: builds Corral, starts it on a real systemd, runs real programs as sessions, shows how
+# each one ended, and cleans up.
 #
-# It takes the systemd of the user who runs it. Where none runs (a container), or where Corral already lives there, it takes a private one,
-# with a bus, a home and control groups of its own. The script runs twice: outside it builds and chooses, inside it shows.
+# It uses the systemd of the user who runs it. If none is running (in a container), or if Corral is
+# already installed there, it uses a private one with its own bus, home and control groups. The
+# script runs twice: outside it builds and selects the systemd, inside it shows the sessions.
 set -u -o pipefail
 self=$(cd "$(dirname "$0")" && pwd)/${0##*/}
 bus=io.github.corrald.Corral1
 
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
-say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
-# show COMMAND...: runs it in sight. Its status is the command's.
+heading() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
+# show COMMAND...: prints and runs the command. Its status is the command's.
 show() {
   printf '%s$ %s%s\n' "$bold" "${*@Q}" "$plain" | sed "s/'\([A-Za-z0-9_./:=@-]\{1,\}\)'/\1/g"
   "$@"
@@ -19,9 +21,9 @@ give_up() {
   exit 1
 }
 
-# --- outside ---------------------------------------------------------------------------------------------------------------------------
+# --- outside --------------------------------------------------------------------------------------
 
-# own_systemd: whether the user's own systemd answers and knows no Corral yet.
+# own_systemd: succeeds if the user's own systemd is running without Corral.
 own_systemd() {
   local owned
   if ! owned=$(busctl --user call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus NameHasOwner s $bus 2>/dev/null) ||
@@ -38,23 +40,23 @@ own_systemd() {
 outside() {
   cd "$(dirname "$self")/.." || exit 1
   local agent='' why='' status began=$SECONDS
-  fetching='' # for the trap, which outlives this function
+  fetching='' # for the trap, which runs after this function
   tmp=$(mktemp -d "${TMPDIR:-/tmp}/corral-demo.XXXXXX") || exit 1
   trap '[ -z "$fetching" ] || { kill "$fetching" 2>/dev/null && wait "$fetching"; }; rm -rf "$tmp"' EXIT
   trap 'exit 130' INT TERM
-  # On a private systemd another user, without any rights, has to read what is installed here.
+  # On a private systemd an unprivileged user has to read these files.
   chmod 755 "$tmp"
   umask 022
   install -m 755 "$self" "$tmp/demo.sh"
 
   if command -v npm >/dev/null; then
-    # This one shows its first screen without an account and without a network.
-    say 'Fetching a coding agent with npm, meanwhile (OpenAI Codex, in the version that Corral is tested with, at most 60 s)'
+    # This agent shows its first screen without an account and without network access.
+    heading 'Fetching a coding agent with npm, meanwhile (OpenAI Codex, in the version that Corral is tested with, at most 60 s)'
     XDG_CACHE_HOME=$tmp/npm timeout 60 scripts/agents.sh codex >"$tmp/agents" 2>"$tmp/npm.log" </dev/null &
     fetching=$!
   fi
 
-  say 'Building'
+  heading 'Building'
   show make --no-print-directory build || give_up 'cannot build'
   show go build -o "$tmp/usermanager" ./internal/testbed/usermanager || give_up 'cannot build'
   show make --no-print-directory install-files PREFIX="$tmp/usr" || give_up 'cannot install'
@@ -66,28 +68,28 @@ outside() {
     if [ $status = 0 ]; then
       agent=$(<"$tmp/agents")/node_modules/@openai/codex/vendor/x86_64-unknown-linux-musl/bin/codex
     else
-      say 'npm could not bring the agent in time; the demo continues without it:'
+      heading 'npm could not bring the agent in time; the demo continues without it:'
       tail -n 3 "$tmp/npm.log"
     fi
   else
-    say 'npm is not here, so no real coding agent is shown'
+    heading 'npm is not here, so no real coding agent is shown'
   fi
 
   cd "$tmp" || exit 1
   if own_systemd; then
-    say "Starting Corral on your own systemd ($(systemctl --version | sed -n '1s/ (.*//p')), only for this demo"
+    heading "Starting Corral on your own systemd ($(systemctl --version | sed -n '1s/ (.*//p')), only for this demo"
     bash demo.sh --inside "$tmp/usr" "$agent"
     status=$?
   else
-    say "$why: taking a private one ($(systemctl --version | sed -n '1s/ (.*//p'))"
+    heading "$why: taking a private one ($(systemctl --version | sed -n '1s/ (.*//p'))"
     "$tmp/usermanager" -- bash demo.sh --inside "$tmp/usr" "$agent"
     status=$?
   fi
   [ $status = 0 ] || give_up "ended with status $status"
-  say "Done in $((SECONDS - began)) s; nothing was left behind. Your turn: make install-user"
+  heading "Done in $((SECONDS - began)) s; nothing was left behind. Your turn: make install-user"
 }
 
-# --- inside ----------------------------------------------------------------------------------------------------------------------------
+# --- inside ---------------------------------------------------------------------------------------
 
 start_daemon() {
   local units=$XDG_RUNTIME_DIR/systemd/user
@@ -106,7 +108,8 @@ clean_up() {
   systemctl --user daemon-reload
 }
 
-# ended ID EXPECTED: waits for the end of the session, with a deadline, and tells with what status `corralctl wait` ends.
+# ended ID EXPECTED: waits until the session has ended, with a timeout, and checks the exit status
+# of `corralctl wait`.
 ended() {
   local got
   show corralctl wait --timeout 20 "$1"
@@ -115,7 +118,8 @@ ended() {
   [ "$got" = "$2" ] || give_up "session $1: expected $2"
 }
 
-# first_screen ID: waits until the agent has drawn something and left it so for a second, at most 20 s.
+# first_screen ID: waits until the agent has drawn something and not changed it for a second, at
+# most 20 s.
 first_screen() {
   local deadline=$((SECONDS + 20)) before='' screen same=0
   while [ $SECONDS -lt $deadline ] && [ $same -lt 5 ]; do
@@ -142,38 +146,38 @@ inside() {
     give_up 'corrald does not start'
   }
 
-  say 'A program that completes'
+  heading 'A program that completes'
   show corralctl run --id tests -- sh -c 'echo "12 tests passed"' || give_up 'cannot run'
   ended tests 0
 
-  say 'One that exits with 3'
+  heading 'One that exits with 3'
   show corralctl run --id build -- sh -c 'echo "cart.go:7: undefined: total"; exit 3' || give_up 'cannot run'
   ended build 3
   show corralctl logs build
 
-  say 'One that is killed'
+  heading 'One that is killed'
   show corralctl run --id stuck -- sleep 1000 || give_up 'cannot run'
   show corralctl kill -s KILL stuck
   ended stuck 137
 
-  say 'One that starts processes of its own, and lives on'
+  heading 'One that starts processes of its own, and lives on'
   show corralctl run --id server -- sh -c 'for n in 1 2 3; do sleep 1000 & done; echo "3 workers"; wait' || give_up 'cannot run'
 
   if [ -n "$agent" ]; then
-    say 'A real coding agent, and its first screen'
+    heading 'A real coding agent, and its first screen'
     show corralctl run --id codex -E CODEX_HOME="$work/codex" -- "$agent" --no-daemon || give_up 'cannot run'
     first_screen codex
     show corralctl peek codex
   fi
 
-  say 'What became of each'
+  heading 'What became of each'
   show corralctl list
-  say 'One of them, in full'
+  heading 'One of them, in full'
   show corralctl status server
-  say 'The same, as systemd sees it: each session is a scope with a control group of its own'
+  heading 'The same, as systemd sees it: each session is a scope with a control group of its own'
   show systemctl --user --no-pager --full status app-corral-command-server.scope
   show systemctl --user --no-pager --lines=0 status corrald.service
-  say 'The same, on the bus, where every program can ask'
+  heading 'The same, on the bus, where every program can ask'
   show busctl --user --no-pager tree $bus || give_up 'nobody answers on the bus'
   local id
   for id in tests build stuck server; do
@@ -181,10 +185,10 @@ inside() {
   done
   show busctl --user get-property $bus /io/github/corrald/Corral1/session/stuck $bus.Session Reason
 
-  say 'Stopping what still runs: everything in the scope ends, however it was started'
+  heading 'Stopping what still runs: everything in the scope ends, however it was started'
   show corralctl stop server
   show corralctl list
-  say 'Cleaning up'
+  heading 'Cleaning up'
 }
 
 case ${1-} in

@@ -1,6 +1,7 @@
 #!/bin/bash
-# dist.sh VERSION OUT [FORMAT…]: the source archive, the archive of its vendored modules for builds without a network, and packages (deb, rpm,
-# archlinux) of what is built from it, into the directory OUT.
+# dist.sh VERSION OUT [FORMAT…]: writes the source archive, the archive of its vendored modules for
+# builds without network access, and packages (deb, rpm, archlinux) built from it to the directory
+# OUT.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out" "$work/source"
 
-# What is tracked, as it is now, committed or not.
+# The tracked files, with uncommitted changes.
 name=corral-$version state=$(git stash create)
 git archive --format=tar --prefix="$name/" "${state:-HEAD}" | gzip -n >"$out/$name.tar.gz"
 tar -xzf "$out/$name.tar.gz" -C "$work/source"
@@ -37,7 +38,7 @@ for format in "$@"; do
   case $format in
     deb)
       cp "$work/source/$name/build/licenses/copyright" "$doc/copyright"
-      rm "$doc/LICENSE" "$doc/THIRD-PARTY-NOTICES" # copyright has both
+      rm "$doc/LICENSE" "$doc/THIRD-PARTY-NOTICES" # copyright contains both
       printf 'corral (%s) unstable; urgency=medium\n\n  * As of this version; the history is in the repository.\n\n -- The Corral authors <corral@users.noreply.github.com>  %s\n' \
         "$version" "$(date -uRd "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.gz"
       mkdir -p "$tree/usr/share/zsh/vendor-completions" "$tree/usr/share/lintian/overrides"
@@ -50,18 +51,18 @@ for format in "$@"; do
       mv "$doc/LICENSE" "$doc/THIRD-PARTY-NOTICES" "$tree/usr/share/licenses/corral/"
       ;;
   esac
-  # deb has a changelog already.
+  # The deb already has a changelog.
   changelog=
   if [ "$format" = rpm ]; then
     changelog=$work/changelog.yaml
     printf -- '- semver: "%s"\n  date: %s\n  packager: The Corral authors <corral@users.noreply.github.com>\n  changes:\n    - note: See CHANGELOG.md.\n' \
       "$version-1" "$(date -ud "@$SOURCE_DATE_EPOCH" +%FT%TZ)" >"$changelog"
   fi
-  # Files, and the folders that are Corral's own: all others belong to packages that every system has.
+  # The files, and Corral's own directories: all others belong to packages that every system has.
   {
     sed -e "s|@version@|$version|" -e "s|@arch@|$(go env GOARCH)|" -e "s|@scripts@|$work|" -e "s|@changelog@|$changelog|" packaging/nfpm.yaml.in
     time=$(date -ud "@$SOURCE_DATE_EPOCH" +%FT%TZ)
-    # Of rpm's kinds the other formats know none, and leave such files out.
+    # The other formats do not know rpm's file types and would omit such files.
     find "$tree" -type f -printf "  - {src: '%p', dst: '/%P', file_info: {mode: 0%m, mtime: $time}}\n" |
       if [ "$format" = rpm ]; then
         sed -e "\\#dst: '/usr/share/licenses/#s/ file_info/ type: license,&/" -e "\\#dst: '/usr/share/\(doc\|man\)/#s/ file_info/ type: doc,&/"
@@ -71,7 +72,8 @@ for format in "$@"; do
     find "$tree" -type d \( -name corral -o -path '*/corral/*' \) -printf "  - {dst: '/%P', type: dir, file_info: {mode: 0%m, mtime: $time}}\n"
   } >"$work/nfpm.yaml"
   go tool -modfile=tools/nfpm.mod nfpm package --config "$work/nfpm.yaml" --packager "$format" --target "$out"
-  # Debian's own checker, where it is: what it may say is in packaging/lintian-overrides, with the reasons.
+  # Debian's package checker, if it is installed: packaging/lintian-overrides has the accepted
+  # findings with their reasons.
   if [ "$format" = deb ] && command -v lintian >/dev/null; then
     lintian --allow-root --fail-on=error,warning "$out/corral_${version}_$(go env GOARCH).deb"
   fi

@@ -1,5 +1,6 @@
 #!/bin/bash
-# extras.sh: has the programs that contrib is for read what is in there, as far as they can without a desktop. contrib/README.md says what else was tried.
+# extras.sh: checks the files in contrib with the programs that they are for, as far as that works
+# without a desktop. contrib/README.md lists the other tests.
 set -eu -o pipefail
 cd "$(dirname "$0")/../contrib"
 work=$(mktemp -d)
@@ -10,7 +11,7 @@ wrong() {
   exit 1
 }
 
-# As waybar reads it: JSON with comments.
+# Like waybar, which reads JSON with comments.
 sed 's|^ *//.*||' waybar/corral.jsonc | /usr/bin/python3 -c 'import json, sys; json.load(sys.stdin)' || wrong 'waybar/corral.jsonc is no JSON'
 /usr/bin/python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' indicator/corral-indicator
 
@@ -18,8 +19,9 @@ nix-instantiate --parse nix/flake.nix >/dev/null
 hash=$(nix/vendor-hash.sh)
 grep -qF "vendorHash = \"$hash\";" nix/flake.nix || wrong "nix/flake.nix has another vendorHash than the modules: $hash"
 
-# makepkg refuses to run as root. It looks for pacman before anything else and, where it finds none, as on Debian, ends itself with SIGUSR1
-# (unless that signal is ignored). --printsrcinfo installs nothing, so any program will do in pacman's place.
+# makepkg refuses to run as root. It first searches for pacman and, if it finds none, as on Debian,
+# kills itself with SIGUSR1 (unless that signal is ignored). --printsrcinfo installs nothing, so any
+# program can replace pacman.
 cp -rL arch "$work"
 chmod -R a+rwX "$work"
 as=()

@@ -1,6 +1,7 @@
 #!/bin/bash
-# fuzz.sh: runs every fuzz test of the tree for FUZZTIME each, one after the other, since go test takes one at a time. An
-# input that reaches new code is made smaller in 500 tries, not for a minute each, go test's default, in which nothing else is tried.
+# fuzz.sh: runs every fuzz test of the source tree for FUZZTIME, one after the other, because go
+# test runs only one at a time. The minimization of an input that reaches new code is limited to 500
+# executions; go test's default is a minute, during which nothing else is tested.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 

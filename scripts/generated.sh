@@ -1,5 +1,6 @@
 #!/bin/bash
-# generated.sh: makes every generated file anew and fails if one of them, or go.mod, is not what the sources say.
+# generated.sh: regenerates every generated file and fails if that changes a file, or if go.mod is
+# not tidy.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# manual.sh DIR: the manual's pages in a directory, read by the two programs that people read manuals with, without a word of complaint.
+# manual.sh DIR: checks the manual pages in a directory with mandoc and man, and fails if one of
+# them prints a warning.
 set -eu -o pipefail
 cd "$1"
 

@@ -1,13 +1,15 @@
 #!/bin/bash
-# needs.sh NEED...: checks that this machine has what a make target needs. What is missing is installed with apt: as root, who is shown the packages, or
-# with sudo, after a question on the terminal that lists them (with CI=true sudo is not asked for, and must want no password). Otherwise, and with other
-# package managers, the exact command is named, and the exit status is 1.
+# needs.sh NEED...: checks that this machine has the programs that a make target needs. Missing ones
+# are installed with apt: by root, after printing the packages; by others with sudo, after a
+# question on the terminal that lists the packages (with CI=true without a question, if sudo needs
+# no password). Otherwise, and with other package managers, the script prints the exact command and
+# exits with status 1.
 set -u
 
 have() { command -v "$1" >/dev/null 2>&1; }
 any_file() { compgen -G "$1" >/dev/null || { [ $# -gt 1 ] && shift && any_file "$@"; }; }
 
-# has NEED: whether it is there.
+# has NEED: succeeds if it is installed.
 has() {
   case $1 in
     go) go_is_new_enough ;;
@@ -37,13 +39,14 @@ has() {
 
 go_is_new_enough() {
   have go || return 1
-  # Within the module a Go that is older, but may fetch what go.mod asks for, has done so by the time it answers.
+  # Inside the module, an older Go that may download the version in go.mod has done so before it
+  # prints its version.
   local version
   version=$(cd "$(dirname "$0")/.." && go env GOVERSION 2>/dev/null) || return 1
   [ "$(printf '%s\n' go1.25 "$version" | sort -V | head -n 1)" = go1.25 ]
 }
 
-# packages NEED: what brings it, by the distribution's package manager.
+# packages NEED: prints the packages that contain it, by the distribution's package manager.
 packages() {
   case $1:$manager in
     systemd:*) echo systemd ;;
@@ -114,7 +117,8 @@ esac
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 
-# may_install: whether packages may be installed now. sudo is never used unless a person has agreed to it, on the terminal.
+# may_install: succeeds if packages may be installed now. sudo is never used without the consent of
+# a person on the terminal.
 may_install() {
   [ "$manager" = apt-get ] || return 1
   if [ ${#as_root[@]} = 0 ]; then
@@ -134,10 +138,11 @@ may_install() {
 }
 
 if may_install; then
-  # The person may be asked for a password, once, before the output is hidden.
+  # sudo may ask for a password, once, before the output is hidden.
   [ ${#as_root[@]} = 0 ] || sudo -v || exit 1
   quietly=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive)
-  # The package lists of a fresh machine are empty or old: they are fetched only if it does not go without.
+  # The package lists of a new machine are empty or old: they are downloaded only if the
+  # installation fails without that.
   "${quietly[@]}" "${install[@]}" >/dev/null 2>&1 </dev/null ||
     { "${quietly[@]}" apt-get update -q >/dev/null </dev/null && "${quietly[@]}" "${install[@]}" >/dev/null </dev/null; }
   for need in "${missing[@]}"; do

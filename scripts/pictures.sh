@@ -1,7 +1,9 @@
 #!/bin/bash
-# pictures.sh OUT: has Corral's sessions shown by the real programs of a desktop, without a screen, and takes pictures of them into the directory OUT:
-# a notification by dunst; the bars of i3, polybar and waybar, with what is in contrib; rofi with the picker; tmux with a status line; the icon in a tray; corralctl top.
-# make pictures runs it. The script runs twice: outside it builds, inside, on a private systemd, it shows.
+# pictures.sh OUT: shows Corral's sessions in the real programs of desktops, without a screen, and
+# saves pictures of them in the directory OUT: a notification by dunst; the bars of i3, polybar and
+# waybar with the files in contrib; rofi with the picker; tmux with a status line; the tray icon;
+# corralctl top. make pictures runs it. The script runs twice: outside it builds, inside, on a
+# private systemd, it takes the pictures.
 set -eu -o pipefail
 self=$(cd "$(dirname "$0")" && pwd)/${0##*/}
 top=${self%/scripts/*}
@@ -17,22 +19,24 @@ outside() {
   go build -o "$tmp/usermanager" ./internal/testbed/usermanager
   cp -r contrib "$tmp/contrib"
   cp scripts/screen-svg.py "$tmp"
-  cp /usr/share/icons/hicolor/index.theme "$tmp/usr/share/icons/hicolor/" # what is installed elsewhere is looked for only where this is
+  # icons in another prefix are found only with this file
+  cp /usr/share/icons/hicolor/index.theme "$tmp/usr/share/icons/hicolor/"
   install -d -m 777 "$tmp/out"
   "$tmp/usermanager" -- bash "$self" --inside "$tmp"
   mkdir -p "$out"
   cp "$tmp"/out/*.png "$tmp"/out/*.svg "$out"
 }
 
-# --- the sessions ----------------------------------------------------------------------------------------------------------------------
+# --- the sessions ---------------------------------------------------------------------------------
 
-# agent NAME: a definition of that name whose program does as it is told, so that the pictures are the same each time.
+# agent NAME: creates an agent definition whose program is scripted, so that the pictures are always
+# the same.
 agent() {
   mkdir -p "$HOME/.config/corral/agents"
   printf '[Agent]\nDescription=%s\nCommand=%s\n' "$1" "$HOME/agent" >"$HOME/.config/corral/agents/$1.agent"
 }
 
-# session ID AGENT DOES…: starts one in ~/src/ID.
+# session ID AGENT DOES…: starts a session in ~/src/ID.
 session() {
   local id=$1 agent=$2
   shift 2
@@ -62,10 +66,10 @@ END
   session site codex works
 }
 
-# --- the desktop -----------------------------------------------------------------------------------------------------------------------
+# --- the desktop ----------------------------------------------------------------------------------
 
 started=()
-# background COMMAND…: until the end of the script.
+# background COMMAND…: runs the command until end is called.
 background() {
   "$@" >>"$log" 2>&1 &
   started+=($!)
@@ -77,7 +81,7 @@ end() {
   started=()
 }
 
-# within COMMAND…: waits until it succeeds, for 20 seconds.
+# within COMMAND…: waits until the command succeeds, at most 20 seconds.
 within() {
   local deadline=$((SECONDS + 20))
   until "$@" >/dev/null 2>&1; do
@@ -86,7 +90,7 @@ within() {
   done
 }
 
-# x_display: a screen of X11 that nobody sees, which the user's manager knows of.
+# x_display: starts an X server without a screen and sets DISPLAY in the user's manager.
 x_display() {
   local number
   rm -f "$HOME/display"
@@ -99,7 +103,7 @@ x_display() {
   xsetroot -solid '#2e3440'
 }
 
-# shot NAME [GEOMETRY]: what is on the screen, once it has been the same for half a second.
+# shot NAME [GEOMETRY]: saves a picture of the screen once it has not changed for half a second.
 shot() {
   local before='' now
   for _ in $(seq 40); do
@@ -232,7 +236,7 @@ tmux_line() {
   kill $screen
 }
 
-# full_screen: corralctl top, as an SVG.
+# full_screen: saves corralctl top as an SVG.
 full_screen() {
   session tests claude ends 'All 214 tests pass'
   tmux -L top -f /dev/null new-session -d -x 100 -y 26 'corralctl top'

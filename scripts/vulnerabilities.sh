@@ -1,10 +1,12 @@
 #!/bin/bash
-# vulnerabilities.sh: has govulncheck search the programs for calls of code with a known vulnerability. It needs the Go project's database of them, or the
-# one that VULNDB names. Where that does not answer within five seconds, as on a machine without network, one line says so, and that is no failure.
+# vulnerabilities.sh: searches the programs with govulncheck for calls of code with a known
+# vulnerability. It needs the Go project's database, or the one that VULNDB names. If that does not
+# respond within five seconds, as on a machine without network access, it prints a message and
+# succeeds.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit
 
-# Built first, since the time is for the database alone.
+# Built first, because the timeout is for the database only.
 tool=$(go tool -modfile=tools/go.mod -n govulncheck) || exit 1
 check=("$tool")
 [ -z "${VULNDB-}" ] || check+=(-db "$VULNDB")

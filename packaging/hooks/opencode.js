@@ -1,7 +1,8 @@
-// Tells Corral what opencode does: a plugin, for which each event that counts is handed to corralctl report. In a session of Corral alone.
+// Reports opencode's status to Corral: this plugin passes each relevant event to corralctl report.
+// It does nothing outside of a Corral session.
 import { spawn } from "node:child_process"
 
-const told = new Set([
+const reported = new Set([
   "session.created", "session.status", "session.idle", "session.error",
   "permission.asked", "permission.replied", "question.asked", "question.replied",
 ])
@@ -15,16 +16,16 @@ const report = (event) => new Promise((resolve) => {
 })
 
 export const Corral = async () => {
-  const children = new Set() // conversations that an agent has with another one
+  const children = new Set() // conversations with subagents
   let last = Promise.resolve()
   return {
     event: async ({ event }) => {
-      if (!told.has(event.type) || !process.env.CORRAL_SESSION) return
+      if (!reported.has(event.type) || !process.env.CORRAL_SESSION) return
       const properties = { ...event.properties }
       if (properties.info?.parentID) children.add(properties.info.id)
       if (children.has(properties.sessionID ?? properties.info?.id)) {
-        if (event.type.startsWith("session.")) return // it is not its end that counts
-        delete properties.sessionID // but a person has to answer what it asks
+        if (event.type.startsWith("session.")) return // the end of a subagent is not the end of the agent
+        delete properties.sessionID // but the user has to answer its questions
       }
       last = last.then(() => report({ type: event.type, properties })) // in order
     },

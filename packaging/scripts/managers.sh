@@ -1,8 +1,10 @@
 # shellcheck shell=sh
-# What the scripts below share; scripts/dist.sh puts it before each of them.
+# The common part of the package scripts; scripts/dist.sh inserts it at the beginning of each of
+# them.
 
-# each_manager VERB…: has the systemd of every user that has one running do it. What fails for one user is reported, and stops nothing else.
-# With enabled=yes only those in which corrald.service is enabled.
+# each_manager VERB…: runs systemctl --user with these arguments for every user with a running
+# manager. A failure is reported and does not affect the other users. With enabled=yes, only for
+# users who have enabled corrald.service.
 each_manager() {
   [ -d /run/systemd/system ] || return 0
   systemctl --quiet --no-legend --plain list-units --state=active 'user@*.service' | sed -n 's/^user@\([0-9]*\)\.service .*/\1/p' |

@@ -1,4 +1,4 @@
 # shellcheck shell=sh
-# Arch Linux alone: the new daemon takes the running agents over as they are.
+# Only for Arch Linux: the new daemon adopts the running agents.
 each_manager daemon-reload
 each_manager try-restart corrald.service

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Argument: deb "remove" or "upgrade", rpm the count of versions that are left, Arch VERSION-RELEASE.
+# Argument: deb "remove" or "upgrade"; rpm the number of remaining versions; Arch VERSION-RELEASE.
 case ${1-} in
   upgrade | deconfigure | failed-upgrade | 1) exit 0 ;;
   0 | *-*) systemctl --global --quiet disable corrald.service || : ;;

@@ -32,6 +32,7 @@ type world struct {
 	scopesErr error
 	pulledIn  []string // what PulledIn says
 	pulledErr error
+	clearing  time.Duration                                               // that Clear takes
 	group     string                                                      // what ControlGroup says
 	stops     bool                                                        // what Stopping says
 	asked     chan struct{}                                               // before it says so it waits for this to be closed
@@ -188,7 +189,10 @@ func (w *world) TmuxAnswers(context.Context, Target) bool { return w.answers }
 
 func (w *world) Release(_ context.Context, t Target) error { w.tell("release %s", t.ID); return nil }
 
-func (w *world) Clear(_ context.Context, unit, _ string) { w.tell("clear %s", unit) }
+func (w *world) Clear(_ context.Context, unit, _ string) {
+	w.tell("clear %s", unit)
+	<-time.After(w.clearing)
+}
 
 func (w *world) Alive(session.Process) (int, bool) {
 	if w.dead {

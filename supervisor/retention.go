@@ -77,12 +77,12 @@ const trustAfter = 10 * time.Minute
 
 // Clean removes what has outlived its retention time, with what is left in its scope, and returns the ids. A workspace is never touched.
 func (s *Supervisor) Clean(ctx context.Context) ([]string, error) {
-	return s.clean(ctx, func(e *entry) time.Time { return e.shown.expiry() })
+	return s.clean(ctx, time.Now(), func(e *entry) time.Time { return e.shown.expiry() })
 }
 
-// clean removes the sessions whose time, by at, has come. systemd is asked first which of them are still wanted: where it does not answer none is removed.
-func (s *Supervisor) clean(ctx context.Context, at func(*entry) time.Time) ([]string, error) {
-	now := time.Now()
+// clean removes the sessions whose time, by at, has come by now. systemd is asked first which of
+// them are still wanted: if it does not answer none is removed.
+func (s *Supervisor) clean(ctx context.Context, now time.Time, at func(*entry) time.Time) ([]string, error) {
 	due, err := s.idsWhere(func(e *entry) bool { return isDue(at(e), now) })
 	if err != nil || len(due) == 0 {
 		return nil, err
@@ -218,24 +218,25 @@ func (s *Supervisor) AlarmRang() {
 		s.nextExpiry = time.Time{}
 		s.lookAtClock()
 		s.suspendIdle()
+		now := time.Now()
 		go func() {
-			if ids, err := s.clean(s.ctx, s.removal); err == nil && len(ids) > 0 {
+			if ids, err := s.clean(s.ctx, now, s.removal); err == nil && len(ids) > 0 {
 				s.Log.Info("removed sessions whose retention time has passed", "sessions", ids)
 			}
 			s.post(func() {
-				s.removeLater()
+				s.removeLater(now)
 				s.armExpiry()
 			})
 		}()
 	})
 }
 
-// removeLater gives those that could not be removed now some time: a disk that refuses it does so again.
-func (s *Supervisor) removeLater() {
-	now := time.Now().Round(0)
+// removeLater postpones the removal of the sessions that were due at tried and could not be removed:
+// a disk that refuses it does so again. A session that became due meanwhile was not tried.
+func (s *Supervisor) removeLater(tried time.Time) {
 	for _, e := range s.sessions {
-		if !e.removed && isDue(s.removal(e), now) {
-			e.removeAgain = now.Add(trustAfter)
+		if !e.removed && isDue(s.removal(e), tried) {
+			e.removeAgain = time.Now().Round(0).Add(trustAfter)
 		}
 	}
 }

@@ -113,6 +113,22 @@ func (a *alarmed) expires(id string) time.Time {
 	return snap.Expires
 }
 
+// TestRetention_IsNotPostponedForASessionThatExpiresMeanwhile: it expires while another one is being
+// removed.
+func TestRetention_IsNotPostponedForASessionThatExpiresMeanwhile(t *testing.T) {
+	expiring(t, nothing, func(a *alarmed) {
+		a.world.clearing = 5 * time.Second
+		a.failsSeen("shop")
+		<-time.After(time.Second)
+		a.failsSeen("site")
+		a.pass(day)
+		<-time.After(10 * time.Second)
+		assert.False(t, a.there("shop"))
+		a.pass(time.Minute)
+		assert.False(t, a.there("site"))
+	})
+}
+
 func TestRetention_FailedIsKeptForADayAfterItWasSeen(t *testing.T) {
 	expiring(t, nothing, func(a *alarmed) {
 		a.fails("shop")

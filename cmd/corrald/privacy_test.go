@@ -26,7 +26,7 @@ func TestFileModes_ArePrivate(t *testing.T) {
 	ended.waitState("completed")
 	require.NoError(t, s.do("SetDescription", "saved twice"))
 	kinds := map[string]int{}
-	for _, root := range []string{d.dir + "/state/corral", filepath.Dir(d.runtimeDir("x"))} {
+	for _, root := range []string{d.dir + "/state/corral", d.runtimeDir("private"), d.runtimeDir("over")} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			require.NoError(t, err)
 			info, err := entry.Info()

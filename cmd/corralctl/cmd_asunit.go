@@ -23,7 +23,8 @@ var asUnitVerb = verb{
 			return usagef("as-unit", "as-unit: expected one ID")
 		}
 		u := &asUnit{c: c, id: args[0]}
-		u.watch = &reconnectingWatch{c: c, ids: args, onOutage: func(why string) { u.setStatus("state unknown (" + why + ")") }}
+		u.watch = &reconnectingWatch{c: c, ids: args,
+			onOutage: func(why string) { u.setStatus("state unknown (" + why + ")") }}
 		stopped, release := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
 		defer release()
 		err := u.run(stopped)

@@ -59,7 +59,8 @@ func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	isListed := c.listFilter(list.sessions, args, l.states)
 	list.noSessions = len(list.sessions) == 0
-	list.sessions = slices.DeleteFunc(list.sessions, func(s client.Session) bool { return !isListed(s) || !l.hasLabels(s) })
+	list.sessions = slices.DeleteFunc(list.sessions,
+		func(s client.Session) bool { return !isListed(s) || !l.hasLabels(s) })
 	slices.SortStableFunc(list.sessions, compare)
 	if c.wantsJSON() {
 		if err := c.printJSON(list.sessions); err != nil {

@@ -402,8 +402,10 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	for _, count := range []struct {
 		n    uint32
 		word string
-	}{{m.NRunning, "running"}, {m.NWaiting, "waiting"}, {m.NTurnEnded, ""}, {m.NFailed, "failed"}, {m.NStale, "stale"},
-		{m.NSuspended, "suspended"}} {
+	}{
+		{m.NRunning, "running"}, {m.NWaiting, "waiting"}, {m.NTurnEnded, ""}, {m.NFailed, "failed"},
+		{m.NStale, "stale"}, {m.NSuspended, "suspended"},
+	} {
 		switch {
 		case count.n > 0 && count.word == "":
 			counts = append(counts, wording.TurnsEnded(int(count.n)))

@@ -84,7 +84,8 @@ func (c *ctl) printWhy(s client.Session, explanations []dbusapi.Explanation, now
 
 // headline summarizes the table in one sentence: "running (waiting: permission), reported by
 // osc7501 12s ago".
-func headline(s client.Session, left func(client.Session) int, explanations []dbusapi.Explanation, now time.Time) string {
+func headline(s client.Session, left func(client.Session) int, explanations []dbusapi.Explanation,
+	now time.Time) string {
 	text := wording.StateText(s, left, now)
 	for _, e := range explanations {
 		if isDecisive(s, e) && (e.Subject == "attention" || s.Attention == "") {

@@ -63,8 +63,9 @@ func (c *ctl) completeValues(words []string) {
 				continue
 			}
 			completeOptions(cmd.LocalNonPersistentFlags(), cmd)
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion,
-				cobra.ShellCompDirective) {
+			cmd.ValidArgsFunction = func(
+				cmd *cobra.Command, args []string, word string,
+			) ([]cobra.Completion, cobra.ShellCompDirective) {
 				ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 				defer cancel()
 				if v.name == runVerb.name && dashed {

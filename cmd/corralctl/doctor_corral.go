@@ -120,8 +120,10 @@ func (p *examination) checkDirectories(ctx context.Context) []finding {
 		return nil // corrald's environment cannot be read
 	}
 	var findings []finding
-	for _, place := range []struct{ variable, usual, what string }{{"XDG_CONFIG_HOME", ".config", "configuration is"},
-		{"XDG_STATE_HOME", ".local/state", "records are"}} {
+	for _, place := range []struct{ variable, usual, what string }{
+		{"XDG_CONFIG_HOME", ".config", "configuration is"},
+		{"XDG_STATE_HOME", ".local/state", "records are"},
+	} {
 		its, _ := proc.Variable(int(pid), place.variable)
 		there := baseDirectory(its, filepath.Join(home, place.usual))
 		here := baseDirectory(os.Getenv(place.variable), filepath.Join(os.Getenv("HOME"), place.usual))

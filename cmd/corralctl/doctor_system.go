@@ -100,15 +100,15 @@ func (p *examination) managerProperty(ctx context.Context, name string) (string,
 // one.
 func (p *examination) hasOwner(ctx context.Context, name string) bool {
 	var has bool
-	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", []any{name},
-		&has)
+	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner",
+		[]any{name}, &has)
 	return err == nil && has
 }
 
 func (p *examination) isActivatable(ctx context.Context, name string) bool {
 	var names []string
-	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames", nil,
-		&names)
+	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames",
+		nil, &names)
 	return err == nil && slices.Contains(names, name)
 }
 

@@ -62,11 +62,11 @@ func endMenuFor(s client.Session, left int) endMenu {
 	ended = append(ended, leave)
 	switch {
 	case s.Frozen:
-		return endMenu{[]menuItem{{choiceThaw, 't', nil, "let its processes continue, and attach"}, log, leave}, choiceThaw,
-			"a frozen agent does not answer"}
+		thaw := menuItem{choiceThaw, 't', nil, "let its processes continue, and attach"}
+		return endMenu{[]menuItem{thaw, log, leave}, choiceThaw, "a frozen agent does not answer"}
 	case s.State == "created":
-		return endMenu{[]menuItem{{choiceStart, 's', []rune{'r'}, "start " + program + ", and attach"}, leave}, choiceStart,
-			"it has never been started"}
+		start := menuItem{choiceStart, 's', []rune{'r'}, "start " + program + ", and attach"}
+		return endMenu{[]menuItem{start, leave}, choiceStart, "it has never been started"}
 	case s.State == "archived":
 		return endMenu{[]menuItem{log, leave}, choiceLeave, "an archived session cannot be started again"}
 	case s.AgentAlive:
@@ -229,8 +229,9 @@ func (a *attachment) showEnded(ctx context.Context, s client.Session) (again boo
 	case s.Frozen:
 		return false, &failure{exitFailed, fmt.Sprintf("cannot attach to %q: it is frozen", s.Id), "corralctl thaw " + s.Id}
 	case s.State == "created" && given != answerRestart:
-		return false,
-			&failure{exitFailed, fmt.Sprintf("cannot attach to %q: it was never started", s.Id), "corralctl start " + s.Id}
+		return false, &failure{
+			exitFailed, fmt.Sprintf("cannot attach to %q: it was never started", s.Id), "corralctl start " + s.Id,
+		}
 	default:
 		return a.perform(ctx, s, given)
 	}
@@ -268,8 +269,9 @@ func (a *attachment) showEnded(ctx context.Context, s client.Session) (again boo
 
 // callFor returns the client call for an item, the verb for an error message, and the text that is
 // shown while the call runs.
-func callFor(bus *client.Client, s client.Session, what string) (call func(context.Context, string) error, doing,
-	progressive string) {
+func callFor(bus *client.Client, s client.Session, what string) (
+	call func(context.Context, string) error, doing, progressive string,
+) {
 	switch {
 	case what == choiceStart || what == answerRestart && s.State == "created":
 		return bus.StartSession, "start", "Starting"

@@ -37,9 +37,8 @@ func (c *ctl) printJSON(value any) error {
 // unknown on the bus.
 var unsetNumbers = map[string]uint64{
 	"MemoryCurrent": math.MaxUint64, "MemoryPeak": math.MaxUint64, "CPUUsageNSec": math.MaxUint64,
-	"TasksCurrent":     math.MaxUint64,
-	"TotalRuntimeUSec": math.MaxUint64, "ExecMainCPUUsageNSec": math.MaxUint64, "ExecMainMaxRSS": math.MaxUint64,
-	"LastActivityTimestamp": 0,
+	"TasksCurrent": math.MaxUint64, "TotalRuntimeUSec": math.MaxUint64, "ExecMainCPUUsageNSec": math.MaxUint64,
+	"ExecMainMaxRSS": math.MaxUint64, "LastActivityTimestamp": 0,
 }
 
 // nullUnset replaces unknown numbers in JSON text by null. The pattern cannot match within a

@@ -21,17 +21,17 @@ func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
 	}{
 		{name: "a full id", word: "fix-auth", want: []string{"fix-auth"}},
 		{name: "a full id that others begin with", word: "fix", want: []string{"fix"}},
-		{name: "a beginning", word: "sh", want: []string{"shop"}},
-		{name: "a beginning of several", word: "fix-", code: exitFailed},
+		{name: "a prefix", word: "sh", want: []string{"shop"}},
+		{name: "a prefix of several", word: "fix-", code: exitFailed},
 		{name: "a pattern", word: "fix*", want: []string{"fix", "fix-auth", "fix-docs"}},
-		{name: "a pattern of sets", word: "[as]*", want: []string{"api", "shop"}},
-		{name: "a pattern that nothing matches", word: "x*", code: exitNoSession},
-		{name: "a broken pattern", word: "[", code: exitUsage},
-		{name: "nothing", word: "", code: exitNoSession},
+		{name: "a pattern with a set", word: "[as]*", want: []string{"api", "shop"}},
+		{name: "a pattern without a match", word: "x*", code: exitNoSession},
+		{name: "an invalid pattern", word: "[", code: exitUsage},
+		{name: "an empty word", word: "", code: exitNoSession},
 		{name: "no such session", word: "../../etc", code: exitNoSession},
-		{name: "an archived one, in full", word: "old", want: []string{"old"}},
-		{name: "an archived one, by its beginning", word: "ol", code: exitNoSession},
-		{name: "an archived one, with all", word: "o*", all: true, want: []string{"old"}},
+		{name: "an archived session, full id", word: "old", want: []string{"old"}},
+		{name: "an archived session, prefix", word: "ol", code: exitNoSession},
+		{name: "an archived session, with --all", word: "o*", all: true, want: []string{"old"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			ids, err := match(row.word, sessions, row.all)
@@ -131,17 +131,15 @@ func TestWait_ExitCodeOfEachResult(t *testing.T) {
 		code    int
 	}{
 		"completed": {client.Session{State: "completed", ExecMainCode: 1}, 0},
-		"exit 3": {client.Session{State: "failed", Result: "exit-code", ExecMainCode: 1,
-			ExecMainStatus: 3}, 3},
-		"killed": {client.Session{State: "failed", Result: "signal", ExecMainCode: 2, ExecMainStatus: 9},
-			137},
+		"exit 3":    {client.Session{State: "failed", Result: "exit-code", ExecMainCode: 1, ExecMainStatus: 3}, 3},
+		"killed":    {client.Session{State: "failed", Result: "signal", ExecMainCode: 2, ExecMainStatus: 9}, 137},
 		"dumped": {client.Session{State: "failed", Result: "core-dump", ExecMainCode: 3,
 			ExecMainStatus: 11}, 139},
-		"stopped":                    {client.Session{State: "stopped", ExecMainCode: 2, ExecMainStatus: 15}, 3},
-		"suspended":                  {client.Session{State: "suspended"}, 3},
-		"could not be started":       {client.Session{State: "failed", Result: "start-failed"}, 1},
-		"lost":                       {client.Session{State: "failed", Result: "session-lost"}, 1},
-		"failed, although it said 0": {client.Session{State: "failed", Result: "timeout", ExecMainCode: 1}, 1},
+		"stopped":              {client.Session{State: "stopped", ExecMainCode: 2, ExecMainStatus: 15}, 3},
+		"suspended":            {client.Session{State: "suspended"}, 3},
+		"could not be started": {client.Session{State: "failed", Result: "start-failed"}, 1},
+		"lost":                 {client.Session{State: "failed", Result: "session-lost"}, 1},
+		"timeout with exit 0":  {client.Session{State: "failed", Result: "timeout", ExecMainCode: 1}, 1},
 	} {
 		assert.Equal(t, row.code, endCode(row.session), name)
 	}

@@ -18,14 +18,14 @@ func TestPager_IsChosenFromTheEnvironment(t *testing.T) {
 		variables map[string]string
 		want      string
 	}{
-		"none is chosen":             {nil, "less"},
-		"one with options":           {map[string]string{"PAGER": "most -w"}, "most -w"},
-		"one with a variable":        {map[string]string{"PAGER": "LESS=-R less"}, "LESS=-R less"},
-		"that of systemd's tools":    {map[string]string{"PAGER": "less", "SYSTEMD_PAGER": "most"}, "most"},
-		"one of our own":             {map[string]string{"SYSTEMD_PAGER": "less", "CORRAL_PAGER": "most"}, "most"},
-		"turned off":                 {map[string]string{"PAGER": "most", "CORRAL_PAGER": ""}, ""},
-		"it is not there":            {map[string]string{"PAGER": "bat --paging=always"}, "less"},
-		"only the shell knows which": {map[string]string{"PAGER": "$HOME/bin/bat"}, "$HOME/bin/bat"},
+		"no variable":             {nil, "less"},
+		"with options":            {map[string]string{"PAGER": "most -w"}, "most -w"},
+		"with an assignment":      {map[string]string{"PAGER": "LESS=-R less"}, "LESS=-R less"},
+		"SYSTEMD_PAGER":           {map[string]string{"PAGER": "less", "SYSTEMD_PAGER": "most"}, "most"},
+		"CORRAL_PAGER":            {map[string]string{"SYSTEMD_PAGER": "less", "CORRAL_PAGER": "most"}, "most"},
+		"turned off":              {map[string]string{"PAGER": "most", "CORRAL_PAGER": ""}, ""},
+		"not installed":           {map[string]string{"PAGER": "bat --paging=always"}, "less"},
+		"needs a shell to expand": {map[string]string{"PAGER": "$HOME/bin/bat"}, "$HOME/bin/bat"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PATH", bin)

@@ -176,19 +176,15 @@ func readKeys(read []byte) []key {
 		switch r {
 		case '\r', '\n':
 			keys = append(keys, keyEnter)
-		// ^C, ^D, and ^Q, which detaches from a session
-		case 0x03, 0x04, 0x11:
+		case 0x03, 0x04, 0x11: // ^C, ^D, and ^Q, which detaches from a session
 			keys = append(keys, keyCancel)
 		case 0x7f, 0x08:
 			keys = append(keys, keyBackspace)
-		// ^U, ^W
-		case 0x15, 0x17:
+		case 0x15, 0x17: // ^U, ^W
 			keys = append(keys, keyClear)
-		// ^P
-		case 0x10:
+		case 0x10: // ^P
 			keys = append(keys, keyUp)
-		// ^N
-		case 0x0e, '\t':
+		case 0x0e, '\t': // ^N
 			keys = append(keys, keyDown)
 		default:
 			if r >= ' ' && r != utf8.RuneError {

@@ -25,7 +25,7 @@ const (
 // same moment.
 type logFiles struct {
 	older, newer *os.File        // older is nil if there is none
-	sizes        termsizes.Sizes // valid if sized: older shims do not record them
+	sizes        termsizes.Sizes // valid if sized: the shim has recorded them
 	sized        bool
 }
 

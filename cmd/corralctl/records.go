@@ -57,9 +57,8 @@ func savedSession(record *session.Session, unknown string) client.Session {
 	const uncounted = math.MaxUint64
 	s := client.Session{
 		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command,
-		WorkingDirectory: record.WorkingDirectory,
-		Labels:           record.Labels, OnLogin: record.OnLogin, Timestamp: microseconds(record.Created),
-		NRuns:          record.NRuns,
+		WorkingDirectory: record.WorkingDirectory, Labels: record.Labels, OnLogin: record.OnLogin,
+		Timestamp: microseconds(record.Created), NRuns: record.NRuns,
 		ConversationId: record.ConversationID, Resumable: record.Resumable(), Activity: "unknown",
 		MemoryCurrent: uncounted, MemoryPeak: uncounted, CPUUsageNSec: uncounted, TasksCurrent: uncounted,
 		ExecMainCPUUsageNSec: uncounted, ExecMainMaxRSS: uncounted,

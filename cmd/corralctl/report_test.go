@@ -29,7 +29,7 @@ func TestHookPayload_CompletesAReport(t *testing.T) {
 			client.Report{Activity: "waiting", Reason: "permission", Message: "Claude needs your permission to use Bash",
 				ConversationID: "1b4e28ba-2fa1"},
 		},
-		"an option counts more": {
+		"options take precedence": {
 			client.Report{Activity: "waiting", Reason: "auth", Message: "mine", ConversationID: "x"},
 			`{"session_id":"y","message":"theirs","notification_type":"idle_prompt"}`,
 			client.Report{Activity: "waiting", Reason: "auth", Message: "mine", ConversationID: "x"},
@@ -38,7 +38,7 @@ func TestHookPayload_CompletesAReport(t *testing.T) {
 			client.Report{Activity: "idle"}, `{"type":"agent-turn-complete","thread-id":"t-1","last-assistant-message":"Done."}`,
 			client.Report{Activity: "idle", Message: "Done.", ConversationID: "t-1"},
 		},
-		"what a user asked for is no message": {
+		"working has no message": {
 			client.Report{Activity: "working"}, `{"session_id":"a","message":"m","reason":"question"}`,
 			client.Report{Activity: "working", ConversationID: "a"},
 		},
@@ -46,10 +46,10 @@ func TestHookPayload_CompletesAReport(t *testing.T) {
 			client.Report{Activity: "idle"}},
 		"one field of another type": {client.Report{Activity: "idle"}, `{"session_id":"a","message":{"b":1},"reason":3}`,
 			client.Report{Activity: "idle", ConversationID: "a"}},
-		"no JSON at all": {client.Report{Activity: "idle"}, "\x00\xff{{{", client.Report{Activity: "idle"}},
-		"more than anybody has to say": {client.Report{Activity: "idle"},
+		"invalid JSON": {client.Report{Activity: "idle"}, "\x00\xff{{{", client.Report{Activity: "idle"}},
+		"a payload that is too long": {client.Report{Activity: "idle"},
 			`{"session_id":"a","message":"` + strings.Repeat("x", 2<<20) + `"}`, client.Report{Activity: "idle"}},
-		"a long message is cut between letters": {
+		"a long message is cut between characters": {
 			client.Report{Activity: "idle"}, `{"message":"x` + strings.Repeat("é", maxMessage) + `"}`,
 			client.Report{Activity: "idle", Message: "x" + strings.Repeat("é", maxMessage/2-1)},
 		},

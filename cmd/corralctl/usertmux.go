@@ -27,8 +27,8 @@ type userTmux struct {
 func (c *ctl) userTmux(ctx context.Context, bus *client.Client) *userTmux {
 	socket, _, _ := strings.Cut(os.Getenv("TMUX"), ",")
 	pane := os.Getenv("TMUX_PANE")
-	if socket == "" || pane == "" ||
-		strings.HasPrefix(socket, filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral")+"/") || c.ownSession(ctx, bus) != "" {
+	ours := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral") + "/"
+	if socket == "" || pane == "" || strings.HasPrefix(socket, ours) || c.ownSession(ctx, bus) != "" {
 		return nil
 	}
 	program, err := exec.LookPath("tmux")

@@ -70,7 +70,8 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 		{"agent reports an error", live(func(s *client.Session) {
 			s.Activity, s.Attention, s.AttentionMessage, s.AttentionTimestamp = "idle", "error", "overloaded", at(90)
 		}), "running (error)", "error: overloaded", Red, "●", Red, "10s"},
-		{"agent waits while it is being stopped", live(func(s *client.Session) { s.State, s.Activity = "stopping", "waiting" }),
+		{"agent waits while it is being stopped",
+			live(func(s *client.Session) { s.State, s.Activity = "stopping", "waiting" }),
 			"stopping", "waiting", Yellow, "●", Yellow, "1m 30s"},
 
 		{"failed with an exit code", failed("exit-code", 3), "failed", "exit 3", Red, "●", Red, "1m 30s"},
@@ -100,7 +101,8 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 			"1m 30s"},
 		{"orphaned", live(func(s *client.Session) { s.State = "orphaned" }), "orphaned", "workspace gone", Yellow, "●",
 			Yellow, "1m 30s"},
-		{"read from its record, corrald not running", client.Session{State: UnknownState}, UnknownState, "-", "", "○", Yellow, "1m 30s"},
+		{"read from its record, corrald not running", client.Session{State: UnknownState}, UnknownState, "-", "", "○", Yellow,
+			"1m 30s"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := row.session

@@ -57,7 +57,7 @@ const enlarged = 3
 // miss.
 var readings = []string{"-negate", "-level 50%,85%", "-level 60%,90%", "-threshold 75%"}
 
-// read returns what is written on the screen. It ends once enough was read, by the caller's word;
+// read returns what is written on the screen. It stops as soon as enough returns true for the text;
 // nil reads everything.
 func (s *seat) read(enough func(text) bool) text {
 	s.t.Helper()
@@ -103,7 +103,7 @@ func parseTable(table string) text {
 	return lines
 }
 
-// notLetters is what recognition confuses: spaces and punctuation.
+// notLetters matches what text recognition confuses: spaces and punctuation.
 var notLetters = regexp.MustCompile(`[^\pL\pN]+`)
 
 func letters(text string) string { return notLetters.ReplaceAllString(strings.ToLower(text), "") }
@@ -197,7 +197,8 @@ func (s *seat) awaitScreen(what string, accept func(text) bool) {
 	}
 }
 
-// await waits for what no event reports, such as the start of a desktop.
+// await polls until done returns true. It is for conditions without an event, such as the start of a
+// desktop.
 func (s *seat) await(what string, done func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(200 * time.Millisecond)

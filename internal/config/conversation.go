@@ -97,7 +97,7 @@ func (agent *Agent) Programs() []string {
 func (agent *Agent) StopTimeout() time.Duration {
 	var timeout time.Duration
 	for _, property := range agent.Properties {
-		if value, is := strings.CutPrefix(property, "TimeoutStopSec="); is {
+		if value, ok := strings.CutPrefix(property, "TimeoutStopSec="); ok {
 			timeout, _ = ParseTimeSpan(value) // an invalid value is reported when the property is parsed for systemd
 		}
 	}

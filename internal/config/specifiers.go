@@ -148,8 +148,8 @@ func ExpandPatterns(patterns []string, s Specifiers, variables []string) ([]stri
 // variable returns the value in the last entry of a variable, "" if there is none.
 func variable(variables []string, name string) (value string) {
 	for _, entry := range variables {
-		if of, is, _ := strings.Cut(entry, "="); of == name {
-			value = is
+		if key, text, _ := strings.Cut(entry, "="); key == name {
+			value = text
 		}
 	}
 	return value

@@ -105,8 +105,8 @@ func CallerVariables(environ []string) []string {
 // CallerHasPath reports whether the caller has a PATH of its own, usually from a shell. A program
 // started by the manager, such as a desktop's launcher, a timer or a unit, has the manager's PATH.
 func (s Sources) CallerHasPath() bool {
-	path, is := Lookup(s.Caller, "PATH")
-	return is && s.isSetByCaller("PATH", "PATH="+path)
+	path, ok := Lookup(s.Caller, "PATH")
+	return ok && s.isSetByCaller("PATH", "PATH="+path)
 }
 
 // ForHelper returns the environment for a helper program of Corral: the inheritable part of the

@@ -83,8 +83,8 @@ func (p *fileParser) name() (name string, ok bool) {
 		p.skip(len(line) + 1)
 		return "", false
 	}
-	before, _, is := strings.Cut(line, "=")
-	if !is {
+	before, _, ok := strings.Cut(line, "=")
+	if !ok {
 		p.skip(len(line) + 1)
 		return "", true
 	}

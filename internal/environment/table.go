@@ -63,11 +63,11 @@ func ValidName(name string) bool {
 }
 
 // Lookup returns the value in the last entry of a variable in a list of NAME=VALUE.
-func Lookup(entries []string, name string) (value string, is bool) {
+func Lookup(entries []string, name string) (value string, found bool) {
 	for _, entry := range entries {
 		if v, ok := strings.CutPrefix(entry, name+"="); ok {
-			value, is = v, true
+			value, found = v, true
 		}
 	}
-	return value, is
+	return value, found
 }

@@ -18,7 +18,7 @@ func Format(name string, v dbus.Variant) string {
 	case uint64:
 		return numberText(name, value)
 	case uint32:
-		if whole, is := strings.CutSuffix(name, "Scale"); is {
+		if whole, ok := strings.CutSuffix(name, "Scale"); ok {
 			return whole + "=" + percent(float64(value)/math.MaxUint32*100)
 		}
 	case bool:

@@ -197,8 +197,8 @@ func (s *seat) awaitScreen(what string, accept func(text) bool) {
 	}
 }
 
-// await polls until done returns true. It is for conditions without an event, such as the start of a
-// desktop.
+// await polls until done returns true. It is for conditions without an event, such as the start of
+// a desktop.
 func (s *seat) await(what string, done func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(200 * time.Millisecond)

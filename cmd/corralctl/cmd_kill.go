@@ -13,30 +13,30 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// killWhoms are the values of --kill-whom.
-var killWhoms = []string{"agent", "all", "leftovers"}
+// killTargets are the values of --kill-whom.
+var killTargets = []string{"agent", "all", "leftovers"}
 
 var killVerb = verb{
 	name: "kill", args: "ID…", summary: "Send a signal to a session's agent or other processes",
 	options: func(f *pflag.FlagSet) action {
 		name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; default: SIGTERM")
-		whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent (default), all or leftovers")
+		target := f.String("kill-whom", "agent", "`WHOM` to signal: agent (default), all or leftovers")
 		return confirmingVerb(func(ctx context.Context, c *ctl, args []string) error {
 			signal, err := parseSignal(*name)
 			if err != nil {
 				return usageError("kill", err)
 			}
-			if !slices.Contains(killWhoms, *whom) {
-				return usagef("kill", "invalid value %q for --kill-whom: expected agent, all or leftovers", *whom)
+			if !slices.Contains(killTargets, *target) {
+				return usagef("kill", "invalid value %q for --kill-whom: expected agent, all or leftovers", *target)
 			}
-			if len(args) == 0 && c.all && *whom != "agent" {
+			if len(args) == 0 && c.all && *target != "agent" {
 				if args, err = c.sessionsWithProcesses(ctx); err != nil || len(args) == 0 {
 					return err
 				}
 				c.impliesAll = true
 			}
 			return c.forEach(ctx, args, "", func(ctx context.Context, id string) error {
-				return c.client.KillSession(ctx, id, *whom, int32(signal))
+				return c.client.KillSession(ctx, id, *target, int32(signal))
 			})
 		})(f)
 	},

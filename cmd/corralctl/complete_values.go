@@ -32,7 +32,7 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	case "SIGNAL":
 		return choicesOf(signalNames()...)
 	case "WHOM":
-		return choicesOf(killWhoms...)
+		return choicesOf(killTargets...)
 	case "MODE":
 		return choicesOf("short", "pretty", "off")
 	case "FORMAT":

@@ -28,16 +28,17 @@ var topVerb = verb{name: "top", summary: "Watch and control all sessions on a fu
 		sort := f.String("sort", "attention", "order by `KEY`: "+strings.Join(top.Sortings(), ", "))
 		return func(ctx context.Context, c *ctl, args []string) error {
 			if len(args) > 0 {
-				return usagef("top", "top takes no %q; press / in it to show only some sessions", args[0])
+				return usagef("top", "top takes no arguments: press / in it to filter sessions")
 			}
 			if !slices.Contains(top.Sortings(), *sort) {
-				return usagef("top", "--sort takes one of %s, not %q", strings.Join(top.Sortings(), ", "), *sort)
+				return usagef("top", "invalid value %q for --sort: expected one of %s", *sort,
+					strings.Join(top.Sortings(), ", "))
 			}
 			if !c.onTerminal() {
 				return &failure{exitFailed, "cannot show a full screen: standard input is not a terminal", "corralctl monitor"}
 			}
 			if term := os.Getenv("TERM"); term == "dumb" || term == "" {
-				return &failure{exitFailed, "cannot show a full screen: this terminal has none (TERM=" + term + ")",
+				return &failure{exitFailed, "cannot show a full screen: the terminal does not support it (TERM=" + term + ")",
 					"corralctl monitor"}
 			}
 			bus, err := c.connect(ctx)

@@ -19,7 +19,7 @@ var whyVerb = verb{name: "why", args: "ID…", summary: "Explain how a session's
 		return func(ctx context.Context, c *ctl, args []string) error {
 			ids, unresolved := c.resolve(ctx, args)
 			if len(ids) > 1 && c.wantsJSON() {
-				return usagef("why", "why prints JSON of one session, not %d", len(ids))
+				return usagef("why", "why --json: expected one session, not %d", len(ids))
 			}
 			why := c.why
 			if *environment {

@@ -387,5 +387,6 @@ func TestTop_WorksOverSSH(t *testing.T) {
 func TestTop_RequiresACapableTerminal(t *testing.T) {
 	v := newTopTerminal(t, newStoryRun(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
 	v.waitFor("cannot show a full screen: standard input is not a terminal",
-		"cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
+		"cannot show a full screen: the terminal does not support it (TERM=dumb)", "hint: corralctl monitor",
+		"top ended with 1")
 }

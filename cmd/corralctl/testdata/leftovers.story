@@ -39,7 +39,7 @@ $ corralctl stop busy && pgrep -c -f 'sleep 100[456]'
 # A process that moves out of its scope does not end with it. Corral finds it on request, by its
 # parents and its environment.
 $ corralctl run -q --id away -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1007 & setsid systemd-run --user --quiet --scope --unit=clean env -i sleep 1008 & wait' && until corralctl status -n 0 away | grep -A2 Outside | grep -c sleep | grep -q 2; do :; done; corralctl status -n 0 away | grep -A2 Outside
-      Outside: 2 processes have left its scope and do not end with it
+      Outside: 2 processes have left its scope and are not stopped with it
                … sleep (….scope)
                … sleep (….scope)
 
@@ -48,14 +48,14 @@ outside  process … -     sleep is in ….scope, not in its scope
 outside  process … -     sleep is in ….scope, not in its scope
 
 $ corralctl doctor | grep -A1 'for wander'
-note  strays         process … (sleep) of session away has left its scope, for wander.scope: it does not end with it
+note  strays         process … (sleep) of session away has left its scope for wander.scope and is not stopped with it
                      -> systemctl --user stop wander.scope
 
 $ corralctl status -n 0 away --json=short | tr '{' '\n' | grep -c '"Name":"sleep","ControlGroup":".*\.scope"'
 2
 
 $ corralctl stop away
-corralctl: process … (sleep) of "away" is still running: it left its scope, for wander.scope
+corralctl: process … (sleep) of "away" is still running: it left its scope for wander.scope
 hint: systemctl --user stop wander.scope
 
 # It is found even if its parents have ended, as long as the session is known; a process without the
@@ -67,7 +67,7 @@ $ systemctl --user stop wander.scope clean.scope && corralctl doctor | grep stra
 ok    strays         every process of a session is in its scope
 
 $ corralctl run -q --id again -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1009 & wait' && until corralctl why again | grep -q sleep; do :; done; corralctl rm --force again; systemctl --user stop wander.scope
-corralctl: process … (sleep) of "again" is still running: it left its scope, for wander.scope
+corralctl: process … (sleep) of "again" is still running: it left its scope for wander.scope
 hint: systemctl --user stop wander.scope
 
 # A process that tmux runs briefly, to record that it opens or closes a terminal, is not counted as

@@ -123,7 +123,7 @@ corralctl: cannot show the status of "fix-[": invalid pattern "fix-["
 $ corralctl why 'fix-*' | grep -o 'fix-[12]'; corralctl why -j fix-1 fix-2
 fix-1
 fix-2
-corralctl: why prints JSON of one session, not 2
+corralctl: why --json: expected one session, not 2
 hint: corralctl help why
 [exit 2]
 
@@ -149,12 +149,12 @@ hint: corralctl help list
 [exit 2]
 
 $ corralctl top fix
-corralctl: top takes no "fix"; press / in it to show only some sessions
+corralctl: top takes no arguments: press / in it to filter sessions
 hint: corralctl help top
 [exit 2]
 
 $ corralctl top --sort=colour
-corralctl: --sort takes one of attention, cpu, memory, change, agent, id, not "colour"
+corralctl: invalid value "colour" for --sort: expected one of attention, cpu, memory, change, agent, id
 hint: corralctl help top
 [exit 2]
 
@@ -164,7 +164,7 @@ hint: corralctl monitor
 [exit 1]
 
 $ TERM=dumb script -qec 'corralctl top' /dev/null | tr -d '\r'
-corralctl: cannot show a full screen: this terminal has none (TERM=dumb)
+corralctl: cannot show a full screen: the terminal does not support it (TERM=dumb)
 hint: corralctl monitor
 
 $ corralctl linger on off

@@ -112,7 +112,8 @@ func TestPackages(t *testing.T) {
 
 			agent := d.pid("agent")
 			assert.Contains(t, run(p.remove), "Running agents continue")
-			assert.Equal(t, "sleep", strings.TrimSpace(m.Run("cat", "/proc/"+agent+"/comm")), "an agent goes on after a removal")
+			assert.Equal(t, "sleep", strings.TrimSpace(m.Run("cat", "/proc/"+agent+"/comm")),
+				"an agent keeps running after a removal")
 			state, _ = d.try("systemctl", "--user", "is-active", "corrald")
 			assert.Equal(t, "inactive", state)
 

@@ -74,14 +74,14 @@ func TestUnit_RunsNightlyByTimer(t *testing.T) {
 		runs, fired := d.property("nightly", "NRuns"), d.do("systemctl", "--user", "show", "-P", "LastTriggerUSec",
 			"corral@nightly.timer")
 		d.do("timeout", "60", "sh", "-c", `second=$(date +%s); until [ $(date +%s) -ge $((second + 3)) ]; do sleep 0.1; done`)
-		assert.Equal(t, runs, d.property("nightly", "NRuns"), "nights on which the last run still goes on are left out: %s",
+		assert.Equal(t, runs, d.property("nightly", "NRuns"), "nights on which the previous run still runs are skipped: %s",
 			fired)
 
 		d.PowerOff()
 		d.Boot()
 		d.User(d.user)
 		d.do("timeout", "60", "sh", "-c", "until systemctl --user is-active --quiet corral@nightly; do sleep 0.05; done")
-		assert.Equal(t, `s "running"`, d.property("nightly", "State"), "what a shutdown cut short goes on the next night")
+		assert.Equal(t, `s "running"`, d.property("nightly", "State"), "a run that a shutdown has interrupted is resumed the next night")
 		assert.NotEqual(t, runs, d.property("nightly", "NRuns"))
 		d.do("rm", "busy")
 		d.until("nightly", "completed")

@@ -30,11 +30,11 @@ func TestBar_IsMissedIfTwoOfThreeMeasurementsMissIt(t *testing.T) {
 		measurements int
 	}{
 		{"met at once", [][2]float64{{1, 2}}, nil, 1},
-		{"met at the edge", [][2]float64{{10, 10}}, nil, 1},
+		{"equal to the bar", [][2]float64{{10, 10}}, nil, 1},
 		{"missed twice", [][2]float64{{11, 1}, {12, 1}}, []string{"a"}, 2},
 		{"an outlier", [][2]float64{{11, 1}, {1, 1}, {2, 1}}, nil, 3},
 		{"met by luck", [][2]float64{{11, 1}, {1, 1}, {12, 1}}, []string{"a"}, 3},
-		{"each row by itself", [][2]float64{{11, 1}, {1, 11}, {12, 1}}, []string{"a"}, 3},
+		{"each row on its own", [][2]float64{{11, 1}, {1, 11}, {12, 1}}, []string{"a"}, 3},
 	} {
 		g, measurements := measured(try.tries...)
 		rows, err := g.judged(t.Context(), &bench{})

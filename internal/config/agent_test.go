@@ -218,14 +218,14 @@ func TestExpand(t *testing.T) {
 		Share: "/opt",
 	}
 	for name, c := range map[string]struct{ arg, want, err string }{
-		"every one":                      {"%U|%8|%i|%w|%h|%P", "ses_1.2:3-4|ses_1.2:|shop|/w 1|/home/u|/opt", ""},
-		"a percent sign":                 {"100%% %%U", "100% %U", ""},
-		"a value is not expanded again":  {"%t", "/run/%h", ""},
-		"an empty argument":              {"", "", ""},
-		"nothing to expand":              {"$HOME `id`", "$HOME `id`", ""},
-		"an unknown one":                 {"a%Q", "", `cannot expand "a%Q": unknown specifier "%Q"`},
-		"one that is more than one byte": {"%ä", "", "unknown specifier"},
-		"a percent sign at the end":      {"50%", "", "single % at the end"},
+		"all specifiers":                {"%U|%8|%i|%w|%h|%P", "ses_1.2:3-4|ses_1.2:|shop|/w 1|/home/u|/opt", ""},
+		"a percent sign":                {"100%% %%U", "100% %U", ""},
+		"a value is not expanded again": {"%t", "/run/%h", ""},
+		"an empty argument":             {"", "", ""},
+		"nothing to expand":             {"$HOME `id`", "$HOME `id`", ""},
+		"an unknown specifier":          {"a%Q", "", `cannot expand "a%Q": unknown specifier "%Q"`},
+		"a specifier of two bytes":      {"%ä", "", "unknown specifier"},
+		"a percent sign at the end":     {"50%", "", "single % at the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Expand([]string{c.arg}, s)
@@ -262,7 +262,7 @@ func FuzzExpand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, arg string) {
 		got, err := Expand([]string{arg}, s)
 		if (err == nil) != (checkSpecifiers(arg) == nil) {
-			t.Fatalf("%q: expanding says %v, checking %v", arg, err, checkSpecifiers(arg))
+			t.Fatalf("%q: Expand returns %v, checkSpecifiers %v", arg, err, checkSpecifiers(arg))
 		}
 		if err == nil && (len(got) != 1 || len(got[0])+strings.Count(arg, "%") < len(arg)) {
 			t.Fatalf("%q became %q", arg, got)

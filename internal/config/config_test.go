@@ -169,9 +169,9 @@ func TestDirs(t *testing.T) {
 	for name, c := range map[string]struct{ xdg, home, want string }{
 		"XDG_CONFIG_HOME":           {"/x", "/home/u", "/x/corral"},
 		"the default":               {"", "/home/u", "/home/u/.config/corral"},
-		"a relative one is no one":  {"x", "/home/u", "/home/u/.config/corral"},
-		"no home directory at all":  {"", "", ""},
-		"nor one that is not there": {"", "relative", ""},
+		"a relative path":           {"x", "/home/u", "/home/u/.config/corral"},
+		"no home directory":         {"", "", ""},
+		"a relative home directory": {"", "relative", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("XDG_CONFIG_HOME", c.xdg)

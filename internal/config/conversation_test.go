@@ -19,16 +19,16 @@ func TestExpandPatterns(t *testing.T) {
 		variables []string
 		want      []string
 	}{
-		"specifiers":                           {"%h/.prog/*/%U.jsonl", nil, []string{"/home/u/.prog/*/1b4e28ba-2fa1.jsonl"}},
-		"the first of the id":                  {"%h/session-*-%8.json*", nil, []string{"/home/u/session-*-1b4e28ba.json*"}},
-		"a variable":                           {"${PROG_HOME}/%U", []string{"PROG_HOME=/d"}, []string{"/d/1b4e28ba-2fa1"}},
-		"the last of a name counts":            {"${A}", []string{"A=/1", "AB=/x", "A=/2"}, []string{"/2"}},
-		"a variable that is not set":           {"${PROG_HOME}/%U", []string{"PROG_HOMES=/data"}, nil},
-		"a variable that is empty":             {"${PROG_HOME}/%U", []string{"PROG_HOME="}, nil},
-		"a variable that leads anywhere":       {"${PROG_HOME}/%U", []string{"PROG_HOME=data"}, nil},
-		"what is put in matches itself":        {"%w/${A}?", []string{`A=a\*`}, []string{`/w/\[1] \*/a\\\*?`}},
-		"a variable's value is not expanded":   {"${A}/%U", []string{"A=/%h/${B}"}, []string{"/%h/${B}/1b4e28ba-2fa1"}},
-		"a dollar and a percent sign are text": {"/$A/%%", []string{"A=x"}, []string{"/$A/%"}},
+		"specifiers":                         {"%h/.prog/*/%U.jsonl", nil, []string{"/home/u/.prog/*/1b4e28ba-2fa1.jsonl"}},
+		"the start of the id":                {"%h/session-*-%8.json*", nil, []string{"/home/u/session-*-1b4e28ba.json*"}},
+		"a variable":                         {"${PROG_HOME}/%U", []string{"PROG_HOME=/d"}, []string{"/d/1b4e28ba-2fa1"}},
+		"the last entry applies":             {"${A}", []string{"A=/1", "AB=/x", "A=/2"}, []string{"/2"}},
+		"a variable that is not set":         {"${PROG_HOME}/%U", []string{"PROG_HOMES=/data"}, nil},
+		"a variable that is empty":           {"${PROG_HOME}/%U", []string{"PROG_HOME="}, nil},
+		"a variable with a relative path":    {"${PROG_HOME}/%U", []string{"PROG_HOME=data"}, nil},
+		"a value matches only itself":        {"%w/${A}?", []string{`A=a\*`}, []string{`/w/\[1] \*/a\\\*?`}},
+		"a variable's value is not expanded": {"${A}/%U", []string{"A=/%h/${B}"}, []string{"/%h/${B}/1b4e28ba-2fa1"}},
+		"literal dollar and percent signs":   {"/$A/%%", []string{"A=x"}, []string{"/$A/%"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, checkPattern(c.pattern))
@@ -51,7 +51,7 @@ func TestExpandKnown(t *testing.T) {
 	s.Conversation = "-x"
 	got, err = ExpandKnown([]string{"%U"}, s)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"%U"}, got, "what is no id is not put in")
+	assert.Equal(t, []string{"%U"}, got, "an invalid id is not inserted")
 }
 
 func TestFindConversation(t *testing.T) {
@@ -64,14 +64,14 @@ func TestFindConversation(t *testing.T) {
 		shown []string
 		want  string
 	}{
-		"as it was executed":       {[]string{"claude", "--session-id", "c-1", "--dir=/w"}, "c-1"},
-		"by an interpreter":        {[]string{"node", "/usr/bin/claude", "--session-id", "c-1", "--dir=/w"}, "c-1"},
-		"with arguments behind it": {[]string{"claude", "--session-id", "c-1", "--dir=/w", "--model", "x"}, "c-1"},
-		"resumed":                  {[]string{"claude", "--resume=c-2"}, "c-2"},
-		"another directory's":      {[]string{"claude", "--session-id", "c-1", "--dir=/x"}, ""},
-		"no id":                    {[]string{"claude", "--session-id", "--x", "--dir=/w"}, ""},
-		"another command":          {[]string{"sh", "-c", "claude"}, ""},
-		"nothing":                  {nil, ""},
+		"as executed":            {[]string{"claude", "--session-id", "c-1", "--dir=/w"}, "c-1"},
+		"by an interpreter":      {[]string{"node", "/usr/bin/claude", "--session-id", "c-1", "--dir=/w"}, "c-1"},
+		"with further arguments": {[]string{"claude", "--session-id", "c-1", "--dir=/w", "--model", "x"}, "c-1"},
+		"resumed":                {[]string{"claude", "--resume=c-2"}, "c-2"},
+		"another directory's":    {[]string{"claude", "--session-id", "c-1", "--dir=/x"}, ""},
+		"no id":                  {[]string{"claude", "--session-id", "--x", "--dir=/w"}, ""},
+		"another command":        {[]string{"sh", "-c", "claude"}, ""},
+		"nothing":                {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, agent.FindConversation(c.shown, s)) })
 	}
@@ -92,7 +92,7 @@ func FuzzExpandPatterns(f *testing.F) {
 		}
 		for _, text := range got {
 			if _, err := filepath.Match(text, "/x"); checkPattern(pattern) == nil && err != nil {
-				t.Fatalf("%q became %q, which is no pattern", pattern, text)
+				t.Fatalf("%q became %q, which is not a pattern", pattern, text)
 			}
 		}
 	})

@@ -40,46 +40,42 @@ func TestCompose_Inheritance(t *testing.T) {
 		have Sources
 		want []string
 	}{
-		{"markers of others come from nowhere", Sources{
+		{"excluded variables are not inherited from any source", Sources{
 			Manager: []string{"TMUX=1", "NOTIFY_SOCKET=1", "A=1"}, LoginShell: []string{"SHLVL=2", "CLAUDECODE=1", "B=1"},
 			Caller: []string{"TERM_PROGRAM=x", "_=x", "C=1"},
 		}, []string{"A=1", "B=1", "C=1"}},
-		{"what is set on purpose is kept",
+		{"excluded variables can be set explicitly",
 			Sources{Definition: []string{"TMUX=1"}, Files: []string{"KITTY_ID=1"}, Session: []string{"PWD=/x", "CORRAL_X=1"}},
 			[]string{"TMUX=1", "KITTY_ID=1", "PWD=/x", "CORRAL_X=1"}},
-		{"Unset= holds for everything that is inherited", Sources{
+		{"Unset= applies to all inherited variables", Sources{
 			Unset: []string{"A", "B", "C", "D", "E"}, Manager: []string{"A=1"}, LoginShell: []string{"B=1"},
 			Caller: []string{"C=1"}, Definition: []string{"D=1"}, Session: []string{"E=1"},
 		}, []string{"D=1", "E=1"}},
-		{"the manager knows who the user is",
-			Sources{
-				Manager: []string{"HOME=/home/ann"}, LoginShell: []string{"HOME=/x"},
-				Caller: []string{"HOME=/root", "XDG_RUNTIME_DIR=/x"},
-			},
-			[]string{"HOME=/home/ann"}},
-		{"a caller that the manager has started does not hide the login shell", Sources{
+		{"HOME and the like come from the manager", Sources{
+			Manager: []string{"HOME=/home/ann"}, LoginShell: []string{"HOME=/x"},
+			Caller: []string{"HOME=/root", "XDG_RUNTIME_DIR=/x"},
+		}, []string{"HOME=/home/ann"}},
+		{"a caller with the manager's PATH does not override the login shell", Sources{
 			Manager: []string{"PATH=/bin"}, LoginShell: []string{"PATH=/nvm:/bin"}, Caller: []string{"PATH=/bin"},
 		}, []string{"PATH=/nvm:/bin"}},
-		{"a caller with a PATH of its own does", Sources{
+		{"a caller with its own PATH overrides the login shell", Sources{
 			Manager: []string{"PATH=/bin"}, LoginShell: []string{"PATH=/nvm:/bin"}, Caller: []string{"PATH=/mine:/bin"},
 		}, []string{"PATH=/mine:/bin"}},
-		{"a caller in a session does not hand on what its own agent's definition has set", Sources{
+		{"a caller in a session does not override a definition", Sources{
 			Definition: []string{"HISTORY=/new"}, Caller: []string{"CORRAL_SESSION=old", "HISTORY=/old", "KEY=1"},
 		}, []string{"HISTORY=/new", "KEY=1"}},
-		{"any other caller may override a definition", Sources{Definition: []string{"X=1"}, Caller: []string{"X=2"}},
+		{"any other caller overrides a definition", Sources{Definition: []string{"X=1"}, Caller: []string{"X=2"}},
 			[]string{"X=2"}},
-		{"an exported function is no variable for others",
+		{"exported functions are not inherited",
 			Sources{LoginShell: []string{"BASH_FUNC_x%%=() {}", "a-b=1", "ok=1"}}, []string{"ok=1"}},
-		{"our SSH_AUTH_SOCK, not that of a login",
-			Sources{
-				Manager: []string{"SSH_AUTH_SOCK=/a"}, Corral: []string{"SSH_AUTH_SOCK=/link"},
-				Caller: []string{"SSH_AUTH_SOCK=/b"},
-			},
-			[]string{"SSH_AUTH_SOCK=/link"}},
-		{"no SSH_AUTH_SOCK where the definition wants none",
+		{"corrald's SSH_AUTH_SOCK replaces that of a login", Sources{
+			Manager: []string{"SSH_AUTH_SOCK=/a"}, Corral: []string{"SSH_AUTH_SOCK=/link"}, Caller: []string{"SSH_AUTH_SOCK=/b"},
+		}, []string{"SSH_AUTH_SOCK=/link"}},
+		{"Unset= removes SSH_AUTH_SOCK",
 			Sources{Corral: []string{"SSH_AUTH_SOCK=/link"}, Unset: []string{"SSH_AUTH_SOCK"}}, []string{}},
-		{"one that was asked for", Sources{Corral: []string{"SSH_AUTH_SOCK=/link"}, Session: []string{"SSH_AUTH_SOCK=/mine"}},
-			[]string{"SSH_AUTH_SOCK=/mine"}},
+		{"the session may set SSH_AUTH_SOCK", Sources{
+			Corral: []string{"SSH_AUTH_SOCK=/link"}, Session: []string{"SSH_AUTH_SOCK=/mine"},
+		}, []string{"SSH_AUTH_SOCK=/mine"}},
 	} {
 		t.Run(row.what, func(t *testing.T) { assert.Equal(t, row.want, Entries(row.have.Compose())) })
 	}

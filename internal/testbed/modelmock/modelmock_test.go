@@ -160,13 +160,13 @@ func TestSample(t *testing.T) {
 		command      *string
 		want         string
 	}{
-		{"what is required", `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"number"}},"required":["a"]}`,
+		{"required properties", `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"number"}},"required":["a"]}`,
 			nil, `{"a":"A title"}`},
-		{"the first of several", `{"properties":{"a":{"enum":["user","model"]}},"required":["a"]}`, nil, `{"a":"user"}`},
+		{"an enumeration", `{"properties":{"a":{"enum":["user","model"]}},"required":["a"]}`, nil, `{"a":"user"}`},
 		{"Gemini's capitals", `{"type":"OBJECT","properties":{"a":{"type":"BOOLEAN"},"b":{"type":"ARRAY"},"c":{"type":"INTEGER"}},"required":["a","b","c"]}`, nil, `{"a":false,"b":[],"c":1}`},
 		{"a command", `{"properties":{"cmd":{"type":"string"}}}`, &command, `{"cmd":"touch y"}`},
-		{"a command in words", `{"properties":{"command":{"type":"array"}}}`, &command, `{"command":["sh","-c","touch y"]}`},
-		{"a command out of the sandbox", `{"properties":{"cmd":{"type":"string"},"sandbox_permissions":{"type":"string"}}}`,
+		{"a command as a list", `{"properties":{"command":{"type":"array"}}}`, &command, `{"command":["sh","-c","touch y"]}`},
+		{"a command outside of the sandbox", `{"properties":{"cmd":{"type":"string"},"sandbox_permissions":{"type":"string"}}}`,
 			&command, `{"cmd":"touch y","sandbox_permissions":"require_escalated","justification":"May I run this?"}`},
 		{"no schema", `nonsense`, nil, `{}`},
 	} {

@@ -29,7 +29,7 @@ func TestUserManager_PassesStatusAndStreams(t *testing.T) {
 		{"success, with input", "cat", "as it is\n", "as it is\n", 0},
 		{"a status", "exit 7", "", "", 7},
 		{"a signal", "kill -KILL $$", "", "", 128 + 9},
-		{"background processes do not hold it up", "sleep 1000 & exit 3", "", "", 3},
+		{"background processes do not delay it", "sleep 1000 & exit 3", "", "", 3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var output bytes.Buffer

@@ -83,7 +83,7 @@ type Status struct {
 	// When the shim, and so presumably the whole scope, last received SIGTERM before the agent exited,
 	// by CLOCK_MONOTONIC, to the microsecond. It is 0 if that did not happen; older shims also record
 	// 0 if a daemon was connected.
-	SIGTERMMonotonic time.Duration
+	SIGTERMMonotonic time.Duration `json:"Told"`
 
 	Prompted   bool // at least the beginning of the session's prompt was typed
 	PaneClosed bool // the user closed the agent's pane, which ended the agent

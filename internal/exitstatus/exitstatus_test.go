@@ -1,8 +1,11 @@
 package exitstatus
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -164,4 +167,17 @@ func FuzzParse(f *testing.F) {
 		s.RunID, s.BootID = oneLine(s.RunID), oneLine(s.BootID)
 		assert.Equal(t, s, again)
 	})
+}
+
+// TestStatus_KeepsItsNamesInRecords: sessions' records contain a Status as JSON, those of older
+// versions too.
+func TestStatus_KeepsItsNamesInRecords(t *testing.T) {
+	text, err := json.Marshal(Status{})
+	require.NoError(t, err)
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal(text, &fields))
+	assert.Equal(t, []string{
+		"BootID", "Code", "Error", "Exited", "ExitedMonotonic", "MaxRSS", "MemoryMax", "OOMKills", "PID", "PaneClosed",
+		"Prompted", "RunID", "Started", "SystemTime", "Told", "UserTime", "Value",
+	}, slices.Sorted(maps.Keys(fields)))
 }

@@ -368,8 +368,8 @@ func (c *ctl) cannotCreate(program, id string, err error) *failure {
 	switch short := dbusapi.ShortErrorName(err); {
 	case short == dbusapi.SessionExists && id != "":
 		f.hint = "corralctl attach " + id
-	// there is no session, and git can be installed
 	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot create a worktree"):
+		// there is no session, and git can be installed
 		f.hint = "corralctl doctor"
 	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // there is no session
 		f.hint = ""

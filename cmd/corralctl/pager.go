@@ -55,8 +55,8 @@ func chosenPager() string {
 func isRunnable(line string) bool {
 	for _, word := range strings.Fields(line) {
 		switch {
-		// only a shell can interpret it
 		case strings.ContainsAny(word, "'\"\\$`~;&|<>()*?[#!{"):
+			// only a shell can interpret it
 			return true
 		case strings.Contains(word, "="): // an assignment before the program
 			continue

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/testbed"
 )
@@ -102,8 +103,11 @@ func TestRun_NamesTheWindowAfterTheProgram(t *testing.T) {
 			statusLine(t, x, outer, func(line string) bool { return strings.HasPrefix(line, "[shop_1] 0:claude 1:bash ") })
 			ask(t, x, s, "set-option", "-g", "status-interval", "0")
 			require.NoError(t, x.SendKeys(t.Context(), s, []string{"Enter"}))
-			statusLine(t, x, outer,
-				func(line string) bool { return strings.HasPrefix(line, "[shop_1] 0:claude (ended) 1:bash ") })
+			statusLine(t, x, outer, func(line string) bool {
+				// tmux before 3.6 may miss the end of a program; corrald sends this signal, too.
+				require.NoError(t, unix.Kill(s.ServerPID, unix.SIGCHLD))
+				return strings.HasPrefix(line, "[shop_1] 0:claude (ended) 1:bash ")
+			})
 		}
 	}
 	assert.NoFileExists(t, marker)

@@ -161,8 +161,8 @@ func (e *edit) quote(files []string) error {
 	return nil
 }
 
-// editUntilValid lets the user edit the file draft until the text is valid, or to be saved as it
-// is.
+// editUntilValid lets the user edit the file draft until the text is valid, or the user saves it
+// despite its mistakes.
 func (c *ctl) editUntilValid(ctx context.Context, e *edit, draft string) (text []byte, changed bool, err error) {
 	if err := atomicfile.Write(draft, append(bytes.Clone(e.text), e.quoted...), 0o600); err != nil {
 		return nil, false, err

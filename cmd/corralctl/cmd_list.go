@@ -104,7 +104,7 @@ type sessionList struct {
 	leftovers   func(client.Session) int // the number of a session's leftover processes
 	lingering   bool
 	problems    int
-	noSessions  bool  // withHost are no sessions at all
+	noSessions  bool  // there are no sessions at all
 	unreachable error // why the daemon could not be queried; sessions are those on disk
 }
 

@@ -56,8 +56,8 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	return nil
 }
 
-// applicable returns for each verb whether it can do something with a session; other verbs accept
-// all sessions.
+// applicable has for a verb whether it can do something with a session. Other verbs accept all
+// sessions that are not archived.
 var applicable = map[string]func(dbusapi.SessionRow) bool{
 	"start": isUnarchivedEnded,
 	"resume": func(s dbusapi.SessionRow) bool {

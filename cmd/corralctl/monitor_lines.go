@@ -123,7 +123,8 @@ func (t *linePrinter) daemonBack(map[string]client.Session) error {
 	return t.print("", "corrald is back; what has changed since:")
 }
 
-// start prints how many sessions are monitored, unless --quiet was given.
+// start prints, for a person and so to standard error, how many sessions are monitored, unless
+// --quiet was given or there is no daemon.
 func (t *linePrinter) start(sessions map[string]client.Session) error {
 	if !t.c.quiet && sessions != nil {
 		fmt.Fprintf(t.c.err, "Monitoring %s.\n", wording.Plural(len(sessions), "session"))

@@ -60,9 +60,9 @@ func (c *ctl) printStrays(strays []dbusapi.Stray) {
 	if len(strays) == 0 {
 		return
 	}
-	text := "1 process has left its scope and is not stopped with it"
+	text := "1 process has left its scope and does not end with it"
 	if len(strays) > 1 {
-		text = fmt.Sprintf("%d processes have left its scope and are not stopped with it", len(strays))
+		text = fmt.Sprintf("%d processes have left its scope and do not end with it", len(strays))
 	}
 	fmt.Fprintf(c.out, "%13s: %s\n", "Outside", c.paint(wording.Yellow, c.fit(text, statusIndent)))
 	for _, s := range strays {
@@ -112,7 +112,7 @@ func (p *examination) checkStrays(ctx context.Context) []finding {
 	var findings []finding
 	for _, s := range strays {
 		findings = append(findings, note(strayRemedy(s),
-			"process %d (%s) of session %s has left its scope for %s and is not stopped with it", s.PID, s.Name, s.Session,
+			"process %d (%s) of session %s has left its scope for %s: it does not end with the session", s.PID, s.Name, s.Session,
 			strayPlace(s)))
 	}
 	if len(findings) == 0 {

@@ -39,7 +39,7 @@ $ corralctl stop busy && pgrep -c -f 'sleep 100[456]'
 # A process that moves out of its scope does not end with it. Corral finds it on request, by its
 # parents and its environment.
 $ corralctl run -q --id away -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1007 & setsid systemd-run --user --quiet --scope --unit=clean env -i sleep 1008 & wait' && until corralctl status -n 0 away | grep -A2 Outside | grep -c sleep | grep -q 2; do :; done; corralctl status -n 0 away | grep -A2 Outside
-      Outside: 2 processes have left its scope and are not stopped with it
+      Outside: 2 processes have left its scope and do not end with it
                … sleep (….scope)
                … sleep (….scope)
 
@@ -48,7 +48,7 @@ outside  process … -     sleep is in ….scope, not in its scope
 outside  process … -     sleep is in ….scope, not in its scope
 
 $ corralctl doctor | grep -A1 'for wander'
-note  strays         process … (sleep) of session away has left its scope for wander.scope and is not stopped with it
+note  strays         process … (sleep) of session away has left its scope for wander.scope: it does not end with the session
                      -> systemctl --user stop wander.scope
 
 $ corralctl status -n 0 away --json=short | tr '{' '\n' | grep -c '"Name":"sleep","ControlGroup":".*\.scope"'

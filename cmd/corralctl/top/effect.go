@@ -178,7 +178,7 @@ func (v verb) answers() bool { return v == send || v == approve || v == deny }
 type measureTarget struct {
 	id    string
 	group string // its control group, "" if only the daemon knows
-	ended bool   // the session has ended: all processes in the group are leftover ones
+	ended bool   // the session has ended: processes other than shim and tmux are leftovers
 }
 
 // The messages that are results of effects. A further one is changes.

@@ -370,6 +370,9 @@ func (m *model) arrange() {
 
 // matches reports whether each word of the filter occurs in one of the texts of a session.
 func matches(r *row, filter string) bool {
+	if filter == "" {
+		return true
+	}
 	texts := []string{
 		r.Id, r.Agent, wording.Program(r.Session), r.State, r.Activity, r.Attention, r.Reason,
 		r.WorkingDirectory, r.Worktree, r.Description,

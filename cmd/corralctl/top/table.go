@@ -184,9 +184,13 @@ func (m *model) wantedWidth(c column) int {
 	return min(width, c.maxWidth)
 }
 
-// columnIndex returns the index in columns of an existing column.
+// columnIndex returns the index in columns of a column. It panics if there is none of this name.
 func columnIndex(name string) int {
-	return slices.IndexFunc(columns, func(c column) bool { return c.name == name })
+	i := slices.IndexFunc(columns, func(c column) bool { return c.name == name })
+	if i < 0 {
+		panic("no column " + name)
+	}
+	return i
 }
 
 // sortingAt returns the order that a click on the title at column x of the terminal selects.

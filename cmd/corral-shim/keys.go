@@ -149,8 +149,8 @@ func (s *shim) writeKeys(t *text) bool {
 	return len(k.unwritten) == 0
 }
 
-// keyTime returns when the next key, which sends the bytes sends, may be written if the agent has
-// read everything before it, else when to check again.
+// keyTime returns when the next key, whose bytes are sends, may be written if the agent has read
+// everything before it, else when to check again.
 func (s *shim) keyTime(t *text, sends []byte, now time.Time) time.Time {
 	look := s.lastTyped.Add(inputTick) // the kernel makes written bytes readable with a short delay
 	switch {

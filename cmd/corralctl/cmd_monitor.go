@@ -99,7 +99,7 @@ func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 		var connect *client.ConnectError
 		var f *failure
 		if errors.As(err, &f) || !m.started && errors.As(err, &connect) {
-			return c.cannot("monitor", "", err) // remaining does not help
+			return c.cannot("monitor", "", err) // waiting does not help
 		}
 		if err != nil && !client.IsUnavailable(err) {
 			return c.cannot("monitor", "", err)

@@ -112,8 +112,8 @@ func (p *examination) checkStrays(ctx context.Context) []finding {
 	var findings []finding
 	for _, s := range strays {
 		findings = append(findings, note(strayRemedy(s),
-			"process %d (%s) of session %s has left its scope for %s: it does not end with the session", s.PID, s.Name, s.Session,
-			strayPlace(s)))
+			"process %d (%s) of session %s has left its scope for %s: it does not end with the session",
+			s.PID, s.Name, s.Session, strayPlace(s)))
 	}
 	if len(findings) == 0 {
 		findings = append(findings, ok("every process of a session is in its scope"))

@@ -292,7 +292,8 @@ func (g *guard) discard(header, length int) error {
 	return nil
 }
 
-// refuse replies to a call with an error. It does nothing for other messages.
+// refuse replies with an error to a call that is not delivered, if its caller expects a reply. All
+// other messages that are not delivered are dropped.
 func (g *guard) refuse(message []byte, name, text string) {
 	kind, flags, h := dbus.Type(message[1]), dbus.Flags(message[2]), parseHeader(message)
 	if kind == dbus.TypeMethodCall && flags&dbus.FlagNoReplyExpected == 0 && h.sender != "" {

@@ -71,6 +71,6 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 // title. Without it terminals show their own name or that of the command.
 const titleScript = `printf '\033]2;%s\007' "$0"; exec "$@"`
 
-// startupTime is how long a terminal has to run for Open to succeed: one without a usable display
+// startupTime is how long Open watches whether the terminal fails: one without a usable display
 // fails at once.
 const startupTime = time.Second

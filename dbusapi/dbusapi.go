@@ -72,7 +72,8 @@ type SessionRowEx struct {
 	Leftovers   uint32 // leftover processes of an agent that has exited
 	OnLogin     string
 	Path        dbus.ObjectPath
-	More        map[string]dbus.Variant // extra facts; the XML lists them
+	// More has the facts that later versions added, each only if there is one. The XML lists them.
+	More map[string]dbus.Variant
 }
 
 // AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as,

@@ -343,7 +343,7 @@ func (n *Notifier) connect() {
 	n.post(func() {
 		n.screen.conn, n.screen.server = conn.Conn, server
 		n.serverChanged(server.UniqueName())
-		n.signals = signals // only now: they report the changes after Follow
+		n.signals = signals // only now: they report the changes after WatchOwner
 	})
 }
 

@@ -108,8 +108,8 @@ type Policy struct {
 type PolicyState struct {
 	Requests map[string]SavedRequest `json:"items,omitempty"` // by session
 	Summary  string                  `json:"summary,omitempty"`
-	// By session that a reboot has interrupted and that was included in a notice: the time of the
-	// interruption (Unix time, in µs).
+	// By session that a reboot has interrupted: the time of the interruption (Unix time, in µs).
+	// LoggedIn has recorded it, and does not announce the same interruption again.
 	Interrupted map[string]int64 `json:"interrupted,omitempty"`
 	Group       []string         `json:"group,omitempty"` // the sessions in the last notice of a reboot
 	Reboot      time.Time        `json:"reboot,omitzero"` // when that notice was created
@@ -210,8 +210,9 @@ func (p *Policy) SetEnabled(enabled bool) {
 }
 
 // LoggedIn is to be called once the sessions that are resumed at login have been resumed. The
-// sessions that a reboot has suspended and that are still suspended form a new notice and event:
-// the user has to resume them.
+// sessions that a reboot has suspended and that are still suspended form a new event, and a new
+// notice where notices are enabled: the user has to resume them. Those that an earlier call has
+// announced are not among them.
 func (p *Policy) LoggedIn(now time.Time) {
 	known, group := map[string]int64{}, []string{}
 	for id, n := range p.sessions {

@@ -160,7 +160,7 @@ func firstArg[T any](body []any) (value T, ok bool) {
 }
 
 // call calls a method of the server by its unique name, so that the call cannot start a server. The
-// goroutine calls handle with the reply, unless the server has changed by then.
+// Notifier's goroutine calls handle with the reply, unless the server has changed by then.
 func (n *Notifier) call(method string, args []any, handle func(body []any, err error)) {
 	s := &n.screen
 	s.isCalling = true

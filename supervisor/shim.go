@@ -84,7 +84,7 @@ func (s *Supervisor) noteUntrue(e *entry, hello shimwire.Message) {
 	}
 }
 
-// A shim may say hearBurst messages in each hearSpan. A true one says less: sayBurst of the shim,
+// A shim may say hearBurst messages in each hearSpan. A true one says less: reportBurst of the shim,
 // what it repeats to each daemon, and ten each second. What comes beyond that stays in the socket
 // until the next span, so that a process that speaks as a shim without pause takes neither the
 // loop's time nor the processor's.

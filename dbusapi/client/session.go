@@ -81,7 +81,7 @@ func (c *Client) SessionProperties(ctx context.Context, id string) (Properties, 
 	return c.getAll(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface)
 }
 
-// ExpectedSession returns the properties of the session.
+// Session returns the properties of the session.
 func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 	s := newSession()
 	properties, err := c.SessionProperties(ctx, id)

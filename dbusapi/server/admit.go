@@ -20,9 +20,9 @@ type client struct {
 }
 
 // maxCalls is the maximum number of pending calls of one client; each occupies about 8 KiB until it
-// is answered. It is larger than the number of sessions that there can be, so that a client can
-// make one call for each of them. maxLists is the maximum number of its pending calls that list all
-// sessions: there is no use for several at once.
+// is answered. It lets a client make one call for each of many sessions at once; with more sessions
+// than that (MaxSessions= is 10,000 by default) it has to wait for replies. maxLists is the maximum
+// number of its pending calls that list all sessions: there is no use for several at once.
 const maxCalls, maxLists = 2048, 16
 
 // maxBytes is the maximum total size of the pending calls of one client. A call stays in memory

@@ -27,8 +27,8 @@ func (v *invocation) DecodeArguments(_ *dbus.Conn, _ string, msg *dbus.Message, 
 	return []any{msg}, nil
 }
 
-// Call implements dbus.Method. Calls about one session start in the order of their arrival; a call
-// that is refused keeps its place in this order until then. Call sends the reply itself, because
+// Call implements dbus.Method. Calls about one session start in the order of their arrival, and a
+// call that is refused gets its error in this order, too. Call sends the reply itself, because
 // some replies have to be sent between two signals, so godbus sends none.
 func (v *invocation) Call(args ...any) ([]any, error) {
 	s := v.object.server

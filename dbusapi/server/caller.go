@@ -45,7 +45,7 @@ func denyAgents(f operation) handler {
 		const refusal = "an agent cannot approve or deny anything"
 		pid, err := o.server.callerPID(ctx, msg)
 		if err != nil {
-			return nil, newError(dbusapi.AccessDenied, refusal+": cannot determine the calling process")
+			return nil, newError(dbusapi.AccessDenied, "cannot determine whether an agent is calling, and "+refusal)
 		}
 		for ancestor := int(pid); ancestor > 1; {
 			if id, err := o.server.sessionOf(uint32(ancestor)); err == nil {

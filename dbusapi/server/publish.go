@@ -40,7 +40,7 @@ func (s *Server) PublishProblems(all []supervisor.Problem) {
 }
 
 // maxPendingBatches is the number of batches waiting for the bus at which they are merged into one.
-// A merged batch has at most one change for each session.
+// A merged batch has at most one change for each session, and one for each removal.
 const maxPendingBatches = 256
 
 // emit accepts batches immediately and passes them to emitAll, which sends them as fast as the bus
@@ -70,8 +70,9 @@ func (s *Server) emit() {
 }
 
 // merge merges all batches except the initial ones into one. For each session, it contains one
-// change from the state before the first to the state after the last. If the bus does not accept
-// signals for a long time, clients therefore receive fewer signals, and these are still correct.
+// change from the state before the first to the state after the last, and its removal. If the bus
+// does not accept signals for a long time, clients therefore receive fewer signals, and these are
+// still correct.
 func merge(pending []batch) []batch {
 	var initial []batch
 	one := batch{manager: properties{}}

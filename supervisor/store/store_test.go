@@ -123,7 +123,7 @@ func TestOneProcessAtATime(t *testing.T) {
 }
 
 // TestWhatCannotBeWrittenIsOpened: a daemon that starts while its disk is read-only supervises what is there. Root is refused nothing by a mode: for it,
-// see TestTheDiskIsFullAndThenReadOnly (e2e).
+// see TestDisk_FullThenReadOnly (e2e).
 // TestOpen_SetsALockThatIsNoFileAside: it must not keep all sessions from being supervised.
 func TestOpen_SetsALockThatIsNoFileAside(t *testing.T) {
 	for name, put := range map[string]func(path string) error{

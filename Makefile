@@ -64,7 +64,7 @@ NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils ap
 NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures \
+.PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures lines \
 	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures most-tests daemon-tests-1 daemon-tests-2
 
 help: ## this list
@@ -278,6 +278,9 @@ dist: needs-build ## packages for Debian, Fedora and Arch, and the sources, into
 
 pictures: needs-pictures ## what the desktops' real programs show of sessions, into build/pictures/
 	@scripts/pictures.sh $(BUILD)/pictures
+
+lines: ## lines of Go: the product, tools for developers, tests
+	@scripts/lines.sh
 
 clean: ## removes build/
 	rm -rf $(BUILD)

@@ -58,8 +58,12 @@ type world struct {
 
 func runs(p Plan, tell func(session.Event)) error {
 	scopeRuns(p, tell)
-	tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: 12, Start: 120}, At: time.Now()})
+	agentRuns(p, tell)
 	return nil
+}
+
+func agentRuns(p Plan, tell func(session.Event)) {
+	tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: 12, Start: 120}, At: time.Now()})
 }
 
 func scopeRuns(p Plan, tell func(session.Event)) {

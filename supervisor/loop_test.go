@@ -28,7 +28,8 @@ func TestATurnSavesThenPublishesThenAnswers(t *testing.T) {
 		b.world.start = func(p Plan, tell func(session.Event)) error {
 			scopeRuns(p, tell)
 			<-step
-			return runs(p, tell)
+			agentRuns(p, tell)
+			return nil
 		}
 		b.call("create", func(ctx context.Context) error {
 			_, err := b.sup.Create(ctx, "claude", Spec{ID: "shop"})

@@ -173,7 +173,6 @@ func TestAnEndThatSystemdDoesNotTell(t *testing.T) {
 		b.start("shop")
 		b.world.scopesErr = errors.New("systemd does not answer")
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
-		synctest.Wait()
 		b.exit("shop", 143)
 		b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY) // it has processes
 		b.rests(time.Second)

@@ -463,7 +463,6 @@ func TestInputDuringASuspension(t *testing.T) {
 		s.hangUp()
 		require.Equal(t, "starting", b.state("shop"))
 		b.call("another", func(ctx context.Context) error { _, err := b.sup.AttachCommand(ctx, "shop"); return err })
-		synctest.Wait()
 		close(begin)
 		<-time.After(calmTime)
 		told := strings.Join(b.heard(), "\n")

@@ -179,7 +179,8 @@ func (b *bed) state(id string) string {
 	return snap.State
 }
 
-// call makes a call on a goroutine of its own and writes down how it was answered.
+// call makes a call on a goroutine of its own and records its answer. It returns once everything
+// is at rest: the call has been answered, or waits for something.
 func (b *bed) call(name string, f func(ctx context.Context) error) {
 	go func() {
 		if err := f(b.t.Context()); err != nil {
@@ -188,6 +189,7 @@ func (b *bed) call(name string, f func(ctx context.Context) error) {
 			b.tell("%s: ok", name)
 		}
 	}()
+	synctest.Wait()
 }
 
 // records is a Records that writes down what it is given.

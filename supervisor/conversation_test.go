@@ -275,7 +275,6 @@ func TestARunThatIsAboutToBeginHoldsItsConversation(t *testing.T) {
 		b.exit("a", 1) // its scope is still there
 		synctest.Wait()
 		b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "a") })
-		synctest.Wait()
 		assert.Equal(t, ConversationBusy, kindOf(b.sup.Start(b.t.Context(), "b")))
 		b.sup.ScopeEnded(UnitName("reports", "a"), "", "success")
 		assert.Contains(t, b.heard(), "0s resume: ok")

@@ -276,7 +276,6 @@ func TestAChangeInTheTurnOfAnExitIsSaved(t *testing.T) {
 		go func() { _ = b.sup.do(func() { b.sup.readExit(b.sup.sessions["shop"]) }) }()
 		synctest.Wait()
 		b.call("describe", func(ctx context.Context) error { return b.sup.Describe(ctx, "shop", "mine") })
-		synctest.Wait()
 		close(busy)
 		told := b.heard()
 		assert.Equal(t, "0s save shop: completed", told[0], "%v", told)

@@ -60,8 +60,8 @@ NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb 
 NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap lintian npm
 NEEDS_AGENTS = $(NEEDS_TEST) npm
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
-NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream makepkg nix
-NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator
+NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream makepkg nix python3
+NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator python3
 
 .DEFAULT_GOAL := build
 .PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures lines \

@@ -30,6 +30,7 @@ has() {
     mako) have mako && have makoctl ;;
     dbusmock) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import dbusmock' 2>/dev/null ;;
     xvfb) have Xvfb ;;
+    python3) [ -x /usr/bin/python3 ] ;;
     gio-python) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'from gi.repository import Gio' 2>/dev/null ;;
     procps) have ps && have pgrep ;;
     cc) have gcc && any_file '/usr/include/stdlib.h' ;;
@@ -66,6 +67,7 @@ packages() {
     gdbus:*) echo glib2 ;;
     xvfb:dnf) echo xorg-x11-server-Xvfb ;;
     xvfb:pacman) echo xorg-server-xvfb ;;
+    python3:pacman) echo python ;;
     gio-python:apt-get) echo python3-gi gir1.2-glib-2.0 ;;
     gio-python:dnf) echo python3-gobject-base ;;
     gio-python:*) echo python-gobject ;;

@@ -57,7 +57,7 @@ type Tmux struct {
 // Session is the tmux session of one Corral session.
 type Session struct {
 	Socket      string // path
-	Name        string // the session's ID, which tmux shows to users
+	Name        string // the session's ID, with _ in place of dots; tmux shows it to users
 	Window      string // name of the window that Run opens, "" for tmux's default
 	ServerPID   int    // process ID of the server, 0 if not known
 	AgentExited bool   // the agent is known to have exited

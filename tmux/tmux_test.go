@@ -121,7 +121,7 @@ func TestIsResponding(t *testing.T) {
 	assert.False(t, x.IsResponding(t.Context(), s))
 	assert.FileExists(t, s.Socket, "the dead server has left its socket")
 	again, err := x.StartServer(s, -1)
-	require.NoError(t, err, "and which is no obstacle")
+	require.NoError(t, err, "the old socket is replaced")
 	defer again.Close()
 	again.Execute()
 	testbed.Poll(t, "it answers", func() bool { return x.IsResponding(t.Context(), s) })

@@ -94,8 +94,8 @@ func (t *Tmux) Reconfigure(ctx context.Context, s Session) []InvalidLine {
 }
 
 // repair returns the lines of a file that tmux can parse, with blank lines in place of the invalid
-// ones, and the invalid lines. It returns no text if the context ends before it has found all of
-// them.
+// ones, and the invalid lines. It returns no text if it has not found all of them, because the
+// context has ended or because there are maxInvalid or more.
 func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string, bad []InvalidLine) {
 	path, err := filepath.EvalSymlinks(file)
 	if err != nil {

@@ -98,8 +98,8 @@ func (ws *watches) jobRemoved(body []any) []Event {
 	if w == nil || w.running {
 		return nil
 	}
-	// The first PropertiesChanged of a new scope reports inactive: only signals after this one report
-	// its end.
+	// The first PropertiesChanged of a new scope reports inactive. The scope has ended only if a
+	// signal after the end of its start job reports inactive.
 	w.running = result == "done"
 	select {
 	case w.startResult <- result:
@@ -117,9 +117,9 @@ func (ws *watches) unitRemoved(body []any) []Event {
 	return w.endEvents()
 }
 
-// endEvents reports the end of the scope, once, if the kernel confirms that it has no processes:
-// systemd emits UnitRemoved for every unit during a reload, and may report a scope as dead that is
-// not.
+// endEvents returns the event for the end of the scope, once, if the kernel confirms that it has no
+// processes: systemd emits UnitRemoved for every unit during a reload, and may report a scope as
+// dead that is not.
 func (w *watch) endEvents() []Event {
 	switch {
 	case !w.running || proc.IsPopulated(w.cgroup):

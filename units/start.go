@@ -33,7 +33,7 @@ type Started struct {
 	ControlGroup string // below the root of the cgroup hierarchy
 }
 
-// Property is a unit property, as StartTransientUnit and SetUnitProperties take it.
+// Property is a unit property, as StartTransientUnit and SetProperties take it.
 type Property struct {
 	Name  string
 	Value dbus.Variant

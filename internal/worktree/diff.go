@@ -43,7 +43,8 @@ type Diff struct {
 // NewDiff prepares the comparison of the working tree that contains dir. It runs in the user's
 // process and passes the environment to git. If revision is not "", it replaces the branch to
 // compare with. Untracked files are those in dir or, with whole, in all of the working tree. The
-// caller must call Close. Errors: ErrNoGit, ErrNoRepository, errors of git.
+// caller must call Close. Errors: ErrNoGit, ErrNoRepository, ErrUnknownRevision, ErrNoMergeBase,
+// errors of git.
 func NewDiff(ctx context.Context, environment []string, dir, revision string, whole bool) (*Diff, error) {
 	d := &Diff{git: program{environment: environment}}
 	var err error

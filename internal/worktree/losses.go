@@ -12,7 +12,7 @@ import (
 )
 
 // Losses is the work that exists only in a worktree, or that belongs only to it. Removing a
-// worktree keeps its branch with the commits, and its stashes; these are counted because whoever
+// worktree loses neither commits nor stashes of its repository; these are counted because whoever
 // removes a worktree assumes that the work in it is finished.
 type Losses struct {
 	Changes   int // files with uncommitted changes, staged or not

@@ -30,8 +30,8 @@ func (p program) remove(ctx context.Context, w Worktree, force bool) error {
 		return err
 	}
 	// Without --force, git would examine the files itself, running the repository's clean filters, and
-	// would not remove a worktree with submodules. losses has examined all of that. A locked worktree
-	// is removed only with a second --force.
+	// would not remove a worktree with submodules. losses has examined all of that unless force is
+	// set. A locked worktree is removed only with a second --force.
 	_, err = p.run(ctx, w.Repository, "worktree", "remove", "--force", "--", w.Path)
 	if err != nil && (!isNonZeroExit(err) || p.isListed(ctx, w)) {
 		return err

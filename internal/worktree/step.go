@@ -217,22 +217,22 @@ func (g Git) undo(ctx context.Context, w Worktree) error {
 // Undo removes a worktree that Add has created completely or in part, and in which nobody has
 // worked. It also deletes a branch that was created for it, unless the branch has changed.
 func (g Git) Undo(ctx context.Context, w Worktree) error {
-	end, err := lockRepository(ctx, w.Repository)
+	unlock, err := lockRepository(ctx, w.Repository)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer unlock()
 	return g.undo(ctx, w)
 }
 
 // Reclaim is like Undo, for a worktree from Unconfirmed: somebody else may have found it meanwhile
 // and worked there. If there is anything to lose, it fails with a *LossError.
 func (g Git) Reclaim(ctx context.Context, w Worktree) error {
-	end, err := lockRepository(ctx, w.Repository)
+	unlock, err := lockRepository(ctx, w.Repository)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer unlock()
 	if _, err := g.runStepOn(ctx, w, step{Do: doReclaim}); err != nil {
 		return err
 	}
@@ -253,11 +253,11 @@ func (g Git) Losses(ctx context.Context, w Worktree) (Losses, error) {
 // and has no commits of its own is deleted in either case. A locked worktree is not removed. No
 // hook of the repository runs.
 func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
-	end, err := lockRepository(ctx, w.Repository)
+	unlock, err := lockRepository(ctx, w.Repository)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer unlock()
 	_, err = g.runStepOn(ctx, w, step{Do: doRemove, Force: force})
 	return err
 }

@@ -237,10 +237,10 @@ func TestAdd_DoesNotDelayOtherRepositories(t *testing.T) {
 func TestAdd_CannotRunGit(t *testing.T) {
 	fails := errors.New("no such unit")
 	for _, row := range []struct {
-		name   string
-		ran    bool // git ran before the step was ended
-		err    error
-		strays int
+		name        string
+		ran         bool // git ran before the step was ended
+		err         error
+		unconfirmed int
 	}{
 		{"it was not run", false, errors.Join(worktree.ErrNotRun, fails), 0},
 		{"it was ended", true, fails, 1},
@@ -262,10 +262,10 @@ func TestAdd_CannotRunGit(t *testing.T) {
 			}
 			_, _, err := broken.Add(t.Context(), p.request("shop", ""))
 			require.ErrorIs(t, err, fails)
-			strays, err := worktree.Unconfirmed(p.root)
+			unconfirmed, err := worktree.Unconfirmed(p.root)
 			require.NoError(t, err)
-			require.Len(t, strays, row.strays)
-			for _, w := range strays {
+			require.Len(t, unconfirmed, row.unconfirmed)
+			for _, w := range unconfirmed {
 				other, _ := p.add("shop", "")
 				assert.Equal(t, p.root+"/shop-2", other.Path, "its directory is not reused")
 				require.NoError(t, p.git.Remove(t.Context(), other, false))

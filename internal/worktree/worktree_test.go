@@ -96,9 +96,9 @@ func (p *place) untouched(dir string, before string) {
 	assert.Equal(p.t, before, p.all(dir))
 	left, err := filepath.Glob(p.root + "/*")
 	require.NoError(p.t, err)
-	notes, err := filepath.Glob(p.root + "/.*")
+	markers, err := filepath.Glob(p.root + "/.*")
 	require.NoError(p.t, err)
-	assert.Empty(p.t, append(left, notes...))
+	assert.Empty(p.t, append(left, markers...))
 }
 
 // all returns all branches and worktrees of a repository.
@@ -270,14 +270,14 @@ func TestUnconfirmed_ListsWorktreesToUndo(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(p.root+"/claimed", 0o700))
 
-	strays, err := worktree.Unconfirmed(p.root)
+	unconfirmed, err := worktree.Unconfirmed(p.root)
 	require.NoError(t, err)
-	assert.Equal(t, []worktree.Worktree{w}, strays)
+	assert.Equal(t, []worktree.Worktree{w}, unconfirmed)
 	require.NoError(t, p.git.Undo(t.Context(), w))
 	assert.Equal(t, before, p.all("shop"))
-	strays, err = worktree.Unconfirmed(p.root)
+	unconfirmed, err = worktree.Unconfirmed(p.root)
 	require.NoError(t, err)
-	assert.Empty(t, strays)
+	assert.Empty(t, unconfirmed)
 	left, err := os.ReadDir(p.root)
 	require.NoError(t, err)
 	assert.Len(t, left, 1)

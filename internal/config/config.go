@@ -39,7 +39,7 @@ type Config struct {
 	Notify        []string      // Notify=: the kinds of events to notify of, from NotifyAll
 	NotifyUrgency Urgencies     // NotifyUrgency=: urgencies of notifications that differ from the default
 	TmuxMessages  bool          // TmuxMessages=: whether terminals attached to another session show a message
-	NotifyAfter   time.Duration // NotifyCompletedSec=: shortest completed run that is notified
+	NotifyAfter   time.Duration // NotifyCompletedSec=: shortest duration of a completed run to notify of
 	Retention     Retention
 }
 
@@ -53,7 +53,7 @@ const NotifyLabel = "notify"
 type Retention struct {
 	Suspended time.Duration // SuspendedRetentionSec=: suspended, and the agent cannot resume its conversation
 	Resumable time.Duration // ResumableRetentionSec=: suspended, and the agent can resume it
-	Failed    time.Duration // FailedRetentionSec=: failed, since a person has seen it
+	Failed    time.Duration // FailedRetentionSec=: failed, from the time when a person has seen it
 	Unseen    time.Duration // UnseenRetentionSec=: failed and unseen; the longer of this and Failed applies
 	Completed time.Duration // CompletedRetentionSec=
 	Stopped   time.Duration // StoppedRetentionSec=

@@ -60,7 +60,7 @@ func (l *agentLoader) setResumeCondition(a assignment) error {
 func (l *agentLoader) checkContradictions() {
 	agent := &l.agent
 	// The id is known before the first run.
-	presetID := agent.IdSource == IdPreset || agent.IdSource == IdHistoryFile || agent.IdSource == IdCreate
+	idKnown := agent.IdSource == IdPreset || agent.IdSource == IdHistoryFile || agent.IdSource == IdCreate
 	warnIf := func(key string, condition bool, text string) {
 		if condition {
 			a := l.last[key]
@@ -68,12 +68,12 @@ func (l *agentLoader) checkContradictions() {
 		}
 	}
 	warnIf("IdSource", agent.IdSource == IdCreate && len(agent.IdCommand) == 0, "IdSource=create requires IdCommand=")
-	warnIf("IdSource", presetID && len(agent.Command) > 0 && !UsesConversation(agent.Command),
+	warnIf("IdSource", idKnown && len(agent.Command) > 0 && !UsesConversation(agent.Command),
 		"IdSource="+agent.IdSource+" has no effect: Command= has no %U")
 	warnIf("IdCommand", agent.IdSource != IdCreate && len(agent.IdCommand) > 0,
 		"IdCommand= has no effect without IdSource=create")
 	warnIf("IdCommand", UsesConversation(agent.IdCommand), "IdCommand= has %U, the id that the command has to create")
-	warnIf("Command", UsesConversation(agent.Command) && !presetID,
+	warnIf("Command", UsesConversation(agent.Command) && !idKnown,
 		"Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create")
 	warnIf("IdFileContent", agent.IdFileContent != nil && agent.IdFile == nil,
 		"IdFileContent= has no effect without an IdFile=")

@@ -43,7 +43,7 @@ type AgentText struct {
 	Path   string // where the text will be saved; used in warnings
 	DropIn bool
 	Text   []byte
-	Dirs   []string // where the agent's other files are, which a drop-in is checked with
+	Dirs   []string // directories of the agent's other files, with which a drop-in is checked
 }
 
 // Check returns the warnings that LoadAgents would give for the text, and the agent that the text

@@ -11,7 +11,7 @@ import (
 
 // Specifiers holds the values of the specifiers in an agent's definition for one run.
 type Specifiers struct {
-	Conversation string // %U: the id that the agent gave to its conversation
+	Conversation string // %U: the id of the conversation, as the agent knows it
 	Session      string // %i: the session's id
 	Workspace    string // %w: the session's working directory
 	Runtime      string // %t: the session's runtime directory, which is removed at logout

@@ -12,7 +12,7 @@ import (
 // attention.
 type Status struct {
 	Sources      []string // Sources=: trusted sources in order of priority; nil for StatusSources
-	TitleReady   string   // TitleReady=: regular expression for the terminal title of an idle agent,
+	TitleReady   string   // TitleReady=: regular expression for the terminal title of an agent without work,
 	TitleWorking string   // TitleWorking=: of a working one,
 	TitleBlocked string   // TitleBlocked=: and of one that waits for a person; "" if no title shows that
 	// SetupPattern=: regular expression for a screen line that asks for something before the agent can

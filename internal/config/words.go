@@ -93,7 +93,7 @@ func unescape(s string) (text string, length int, err error) {
 	if len(s) < start+digits {
 		return "", 0, fmt.Errorf("invalid escape sequence %q: too short", s)
 	}
-	// Limited to 31 bits. The slice has no sign or underscore that strconv would accept elsewhere.
+	// At most 31 bits. With an explicit base, ParseUint accepts neither a sign nor underscores.
 	n, err := strconv.ParseUint(s[start:start+digits], base, 31)
 	if err != nil || n == 0 {
 		return "", 0, fmt.Errorf("invalid escape sequence %q: expected a character", s[:start+digits])

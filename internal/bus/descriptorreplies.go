@@ -23,20 +23,20 @@ type descriptorReply struct {
 }
 
 // add stores a reply. It must be called before the reply is sent.
-func (p *descriptorReplies) add(serial uint32, reply *dbus.Message) {
+func (r *descriptorReplies) add(serial uint32, reply *dbus.Message) {
 	caller, _ := reply.Headers[dbus.FieldDestination].Value().(string)
 	call, _ := reply.Headers[dbus.FieldReplySerial].Value().(uint32)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.recent[p.next%len(p.recent)] = descriptorReply{serial, caller, call}
-	p.next++
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recent[r.next%len(r.recent)] = descriptorReply{serial, caller, call}
+	r.next++
 }
 
 // find returns the stored reply with this serial number.
-func (p *descriptorReplies) find(serial uint32) (descriptorReply, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range p.recent {
+func (r *descriptorReplies) find(serial uint32) (descriptorReply, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.recent {
 		if one.serial == serial && serial != 0 {
 			return one, true
 		}

@@ -22,7 +22,8 @@ import (
 // godbus panics at an array of file descriptors. It closes the connection at valid messages that it
 // cannot decode: a dictionary whose keys are booleans or signatures, or an empty array at the
 // maximum depth. It accepts messages of up to 128 MiB from any process that knows the connection's
-// unique name. Guarded replies to such calls with an error and drops such signals:
+// unique name. Guarded does not deliver the following messages. It replies to the calls among them
+// with an error, and drops the signals:
 //   - messages that godbus cannot decode
 //   - messages with file descriptors, which it closes, because godbus would leave those open that
 //     are not arguments

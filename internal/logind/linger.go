@@ -74,9 +74,9 @@ func (m *Manager) SetLinger(ctx context.Context, on bool) error {
 
 // LingerWatch reports when lingering is enabled or disabled for this user.
 type LingerWatch struct {
-	file      string
-	files     *inotify.Watcher
-	published bool // the value that was reported last, or the value at the start
+	file     string
+	files    *inotify.Watcher
+	reported bool // the value that was reported last, or the value at the start
 }
 
 // WatchLinger starts watching. Run reports all changes since then.
@@ -93,7 +93,7 @@ func watchLinger(file string) (*LingerWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &LingerWatch{file: file, files: files, published: exists(file)}
+	w := &LingerWatch{file: file, files: files, reported: exists(file)}
 	if err := w.watch(); err != nil {
 		_ = files.Close()
 		return nil, err
@@ -129,8 +129,8 @@ func (w *LingerWatch) watch() error {
 // Run calls report with each change, until Close.
 func (w *LingerWatch) Run(report func(on bool)) {
 	check := func() {
-		if now := exists(w.file); now != w.published {
-			w.published = now
+		if now := exists(w.file); now != w.reported {
+			w.reported = now
 			report(now)
 		}
 	}

@@ -82,25 +82,25 @@ func (m *Manager) subscribe(ctx context.Context) (*bus.Owner, error) {
 
 // readSignals reads signals and requests queries. A signal of the login manager only causes a query
 // of the property, and signals of other senders are ignored. When a new login manager has started,
-// for example after a crash, it queries whether a shutdown began meanwhile.
+// for example after a crash, readSignals requests a query whether a shutdown began meanwhile.
 func (m *Manager) readSignals(signals <-chan *dbus.Signal, owner *bus.Owner) {
 	defer close(m.queries)
 	for s := range signals {
-		var a queries
+		var q queries
 		if owner.Update(s) {
-			a.shutdown = owner.UniqueName() != ""
+			q.shutdown = owner.UniqueName() != ""
 		} else if owner.Sent(s) {
-			a = queries{s.Name == manager+".PrepareForShutdown", s.Name == manager+".PrepareForSleep"}
+			q = queries{s.Name == manager+".PrepareForShutdown", s.Name == manager+".PrepareForSleep"}
 		}
-		if a == (queries{}) {
+		if q == (queries{}) {
 			continue
 		}
 		select {
 		case before := <-m.queries:
-			a = queries{a.shutdown || before.shutdown, a.sleep || before.sleep}
+			q = queries{q.shutdown || before.shutdown, q.sleep || before.sleep}
 		default:
 		}
-		m.queries <- a
+		m.queries <- q
 	}
 }
 
@@ -109,11 +109,11 @@ func (m *Manager) readSignals(signals <-chan *dbus.Signal, owner *bus.Owner) {
 // bus.
 func (m *Manager) runQueries(ctx context.Context) {
 	defer close(m.shutdown)
-	for a := range m.queries {
-		if a.shutdown {
+	for q := range m.queries {
+		if q.shutdown {
 			m.query(ctx, "PreparingForShutdown", m.shutdown)
 		}
-		if a.sleep {
+		if q.sleep {
 			m.query(ctx, "PreparingForSleep", m.sleep)
 		}
 	}

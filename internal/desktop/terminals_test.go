@@ -48,8 +48,8 @@ func TestTerminalCommand_ChoosesATerminal(t *testing.T) {
 		"the terminal of the running desktop": {
 			"", on("XFCE"), "konsole xfce4-terminal x-terminal-emulator", "xfce4-terminal|-x",
 		},
-		"the first of the desktop's names":        {"", on("ubuntu:KDE:GNOME"), "ptyxis konsole kitty", "konsole|-e"},
-		"the administrator's choice before known": {"", on("XFCE"), "konsole x-terminal-emulator", "x-terminal-emulator|-e"},
+		"the first of the desktop's names":         {"", on("ubuntu:KDE:GNOME"), "ptyxis konsole kitty", "konsole|-e"},
+		"the administrator's choice before others": {"", on("XFCE"), "konsole x-terminal-emulator", "x-terminal-emulator|-e"},
 		"the administrator's choice, configured": {
 			"x-terminal-emulator", both, "x-terminal-emulator", "x-terminal-emulator|-e",
 		},

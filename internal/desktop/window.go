@@ -35,7 +35,7 @@ type Window struct {
 	Command     []string // program that runs in the window, by an absolute path, and its arguments
 }
 
-// Open has the user manager on the bus at address open the window. It returns the name of the
+// Open makes the user manager on the bus at address open the window. It returns the name of the
 // window's unit once the terminal's program has run for a second or has exited successfully, as
 // terminals do that hand the window to a server process. If the program fails, Open returns the
 // name of the unit as well as the error; the reason is in the journal of the unit. Errors:

@@ -192,7 +192,7 @@ func notices(modules []module) []byte {
 
 var copyrightLine = regexp.MustCompile(`(?m)^\W*(Copyright (?:\(c\)|©|[0-9]).*?)\W*$`)
 
-// copyright returns the text of copyright in the format of
+// copyright returns the text of the file copyright, in the format of
 // https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 func copyright(own string, modules []module) []byte {
 	var b bytes.Buffer

@@ -88,7 +88,7 @@ func (s *Shell) Added(ctx context.Context, given []string) ([]string, error) {
 	}
 	added, late, err := s.probe(ctx, given)
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // the caller cancelled, not the shell timed out
+		return nil, ctx.Err() // the caller has cancelled; the shell did not time out
 	}
 	lastDelay := s.cached.retryDelay
 	s.cached = cachedResult{key: key, added: added, err: err}

@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/internal/mounts"
 )
 
-const patience = 10 * time.Second
+const timeout = 10 * time.Second
 
 // TestMounts_ReportsChanges covers a mount and the lazy unmount of a directory in use. It runs in a
 // process with its own mount namespace.
@@ -45,7 +45,7 @@ func TestMounts_ReportsChanges(t *testing.T) {
 	require.NoError(t, table.Close())
 	select {
 	case <-ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("Run did not return after Close")
 	}
 }
@@ -54,7 +54,7 @@ func receive(t *testing.T, changes <-chan bool, what string) {
 	t.Helper()
 	select {
 	case <-changes:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s was not reported", what)
 	}
 }

@@ -1,6 +1,6 @@
 // Package sshagent maintains a symbolic link to the ssh-agent socket of the user's newest login.
-// Agents have the link in SSH_AUTH_SOCK, so that they can still use ssh-agent after the login has
-// ended from which they were started.
+// Agents have the link in SSH_AUTH_SOCK, so that they can still use ssh-agent after the login from
+// which they were started has ended.
 package sshagent
 
 import (

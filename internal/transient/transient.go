@@ -68,7 +68,7 @@ type Property struct {
 
 type property = Property
 
-// auxUnit is an auxiliary unit of StartTransientUnit; there are none.
+// auxUnit is an auxiliary unit, as StartTransientUnit takes it. No caller passes any.
 type auxUnit struct {
 	Name       string
 	Properties []property

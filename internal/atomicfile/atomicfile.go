@@ -1,5 +1,5 @@
-// Package atomicfile replaces a file so that a reader, and a power cut, see either the complete old
-// content or the complete new content.
+// Package atomicfile replaces a file so that a reader finds either the complete old content or the
+// complete new content, also after a power cut.
 //
 // The order is that of fsync(2) and rename(2): a new inode in the same directory, write, fsync,
 // rename, fsync of the directory. A failed fsync is final: the kernel may have dropped the dirty

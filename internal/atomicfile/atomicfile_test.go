@@ -114,12 +114,12 @@ func TestWrite_ErrorsNameTheFile(t *testing.T) {
 func TestWrite_RenamesDirectoryInItsPlace(t *testing.T) {
 	for name, write := range map[string]func(path string) error{
 		"Commit": func(path string) error { return Write(path, []byte("new"), 0o600) },
-		"Replace": func(path string) error {
+		"ReplaceThenSync": func(path string) error {
 			f, err := Create(filepath.Dir(path), filepath.Base(path), 0o600)
 			require.NoError(t, err)
 			return f.ReplaceThenSync([]byte("new"))
 		},
-		"Place": func(path string) error {
+		"ReplaceUnsynced": func(path string) error {
 			f, err := Create(filepath.Dir(path), filepath.Base(path), 0o600)
 			require.NoError(t, err)
 			return f.ReplaceUnsynced([]byte("new"))

@@ -85,7 +85,7 @@ type Status struct {
 	// 0 if a daemon was connected.
 	SIGTERMMonotonic time.Duration `json:"Told"`
 
-	Prompted   bool // at least the beginning of the session's prompt was typed
+	Prompted   bool // the shim had begun to type the session's prompt, or was about to
 	PaneClosed bool // the user closed the agent's pane, which ended the agent
 }
 

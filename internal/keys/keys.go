@@ -54,7 +54,7 @@ const keypadNumber = 0
 // maxName is the length limit of a name, in bytes: "C-M-S-PageDown" has 14.
 const maxName = 32
 
-// namedKeys maps the names of keys, in lower case because tmux ignores case in them.
+// namedKeys has the keys by their names, in lower case because tmux ignores case in them.
 var namedKeys = map[string]Key{
 	"enter": {char: enter}, "escape": {char: escape}, "space": {char: ' '}, "bspace": {char: backspace},
 	"tab": {char: tab}, "btab": {char: tab, modifiers: shift},

@@ -10,7 +10,7 @@ const (
 	joiner    = '\u200d'
 )
 
-// IsUnsafe returns whether a terminal would interpret a character, or whether it would make a
+// IsUnsafe reports whether a terminal would interpret a character, or whether it would make a
 // person read other text than there is: control characters (C0, DEL and C1, of which many terminals
 // interpret U+009B as an escape sequence), line and paragraph separators, and format characters,
 // which change the displayed order (Bidi_Control) or are invisible. Joiners are safe, and so are

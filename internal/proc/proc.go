@@ -175,8 +175,7 @@ func OpenPidfd(id Identity) (int, error) {
 }
 
 // WaitExit waits until the process of a pidfd has exited, and reports whether it has exited within
-// limit. Signals do not interrupt it, although they interrupt poll(2), as does the SIGCHLD of every
-// child.
+// limit. It continues after a signal, such as the SIGCHLD of any child, has interrupted poll(2).
 func WaitExit(pidfd int, limit time.Duration) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for deadline := time.Now().Add(limit); ; {

@@ -45,8 +45,8 @@ const (
 	// Ready reports that the agent has sent READY=1 (sd_notify(3)); Since is when. Sent by the shim,
 	// and repeated after each Hello.
 	Ready Kind = 'r'
-	// Prompted reports that the shim has typed the Spec's Prompt, or has begun to. Sent by the shim,
-	// and repeated after each Hello.
+	// Prompted reports that the shim is about to type the Spec's Prompt, or has typed it. Sent by the
+	// shim, and repeated after each Hello.
 	Prompted Kind = 'p'
 	// PaneClosed reports that the user closed the pane (or its tmux session) while the tmux server
 	// keeps running. Sent by the shim, which has sent SIGHUP to the agent's processes, as the kernel

@@ -15,7 +15,7 @@ import (
 // FileName is the file's name in the directory of the log.
 const FileName = "output.sizes"
 
-// Limits of the record.
+// Limits of the file.
 const (
 	maxSizes    = 256
 	MaxFileSize = 32 + maxSizes*32 // bytes
@@ -27,8 +27,8 @@ type Size struct {
 	Columns, Rows uint16
 }
 
-// Sizes are the terminal sizes for a log that consists of one or two files. The zero value
-// describes an empty log. None of the methods allocates memory.
+// Sizes are the terminal sizes for a log that consists of one or two files. None of the methods
+// allocates memory, except that Append may grow its argument.
 type Sizes struct {
 	older, start int64 // offsets of the files' starts; older is -1 if there is only one file
 	sizes        [maxSizes]Size
@@ -55,8 +55,8 @@ func (s *Sizes) Last() Size {
 	return s.sizes[s.n-1]
 }
 
-// Rotate records that a new file starts at the offset at. It drops the sizes before the start of
-// the file that now is the older one.
+// Rotate records that a new file starts at the offset at. It drops the sizes that are no longer
+// valid at the start of the file that is now the older one.
 func (s *Sizes) Rotate(at int64) {
 	s.older, s.start = s.start, at
 	s.dropBefore(s.older)

@@ -32,8 +32,8 @@ type startError struct {
 func (e *startError) Error() string { return e.text }
 
 // startAgent executes the command of the spec as the leader of a new session whose controlling
-// terminal is slave. It returns once the program was executed, or a *startError. The pidfd that it
-// gets from clone(2) requires Linux 5.2.
+// terminal is slave. It returns once the program was executed; every error is a *startError. The
+// pidfd, which it gets from clone(2), requires Linux 5.2.
 func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
 	if err := checkWorkspace(spec.Dir); err != nil {
 		return agent{}, err
@@ -106,6 +106,8 @@ func startTicks(pid int) uint64 {
 	return parseStartTicks(string(b))
 }
 
+// parseStartTicks returns the field from the content of the file, or 0. It counts the fields from
+// the closing parenthesis of the process's name, which may contain any character.
 func parseStartTicks(stat string) uint64 {
 	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(f) < 20 {

@@ -92,15 +92,15 @@ func TestStartError_NamesTheCause(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h := newTestSession(t, c.args...)
-			h.spec.Dir = c.dir
-			s := h.startShim()
+			ts := newTestSession(t, c.args...)
+			ts.spec.Dir = c.dir
+			s := ts.startShim()
 			assert.Equal(t, c.exit, s.wait())
 			st := s.status()
 			assert.Equal(t, exitstatus.NotStarted, st.Code)
 			assert.Equal(t, c.want, st.Error)
 			s.waitFor(c.want)
-			left, err := os.ReadDir(filepath.Dir(h.spec.Socket))
+			left, err := os.ReadDir(filepath.Dir(ts.spec.Socket))
 			require.NoError(t, err)
 			assert.Empty(t, left)
 		})
@@ -109,27 +109,27 @@ func TestStartError_NamesTheCause(t *testing.T) {
 
 func TestArguments_ReachTheAgentUnchanged(t *testing.T) {
 	args := []string{"a b", `'"`, "$HOME `x` \\", "line\nline", "", "*", "ünï", "\xff"}
-	h := newTestSession(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)
-	h.spec.Env = append(h.spec.Env, "OPT=x y=z")
-	s := h.startShim()
+	ts := newTestSession(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)
+	ts.spec.Env = append(ts.spec.Env, "OPT=x y=z")
+	s := ts.startShim()
 	require.Equal(t, 0, s.wait())
-	want := "<" + strings.Join(args, "><") + ">x y=z" + h.spec.Dir + "\n"
+	want := "<" + strings.Join(args, "><") + ">x y=z" + ts.spec.Dir + "\n"
 	assert.Equal(t, strings.ReplaceAll(want, "\n", "\r\n"), s.log())
-	assert.NoFileExists(t, filepath.Join(h.dir, "run", "spec"))
+	assert.NoFileExists(t, filepath.Join(ts.dir, "run", "spec"))
 }
 
 func TestExec_RunsScriptsWithoutInterpreterLine(t *testing.T) {
-	h := newTestSession(t, "./script", "x y")
-	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "script"), []byte("echo \"got $1\"\nexit 5\n"), 0o700))
-	s := h.startShim()
+	ts := newTestSession(t, "./script", "x y")
+	require.NoError(t, os.WriteFile(filepath.Join(ts.spec.Dir, "script"), []byte("echo \"got $1\"\nexit 5\n"), 0o700))
+	s := ts.startShim()
 	assert.Equal(t, 5, s.wait())
 	assert.Contains(t, s.log(), "got x y")
 }
 
 func TestAgent_InheritsOnlyItsTerminalAndEnvironment(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; echo fds: $(ls /proc/self/fd); "+
+	ts := newTestSession(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; echo fds: $(ls /proc/self/fd); "+
 		"env; ps -o sid=,pid=,pgid=,tpgid= -p $$")
-	s := h.startShim()
+	s := ts.startShim()
 	require.Equal(t, 0, s.wait())
 	log := s.log()
 	assert.Contains(t, log, "SigBlk:\t0000000000000000")
@@ -139,13 +139,13 @@ func TestAgent_InheritsOnlyItsTerminalAndEnvironment(t *testing.T) {
 }
 
 func TestAgent_StartsWithDefaultSignals(t *testing.T) {
-	h := newTestSession(t, "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
-	shim := h.shim
-	h.shim = filepath.Join(h.dir, "wrapper")
+	ts := newTestSession(t, "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+	shim := ts.shim
+	ts.shim = filepath.Join(ts.dir, "wrapper")
 	script := "#!/bin/bash\ntrap '' HUP INT QUIT TERM TSTP TTIN TTOU PIPE USR1 CHLD\n" +
 		"exec env --block-signal=USR2,WINCH " + shim + " \"$@\"\n"
-	require.NoError(t, os.WriteFile(h.shim, []byte(script), 0o700))
-	s := h.startShim()
+	require.NoError(t, os.WriteFile(ts.shim, []byte(script), 0o700))
+	s := ts.startShim()
 	require.Equal(t, 0, s.wait())
 	assert.Contains(t, s.log(), "SigBlk:\t0000000000000000")
 	assert.Contains(t, s.log(), "SigIgn:\t0000000000000000")

@@ -28,8 +28,8 @@ const (
 	resetMargins = "\x1b[r\x1b[?6l"
 )
 
-// exitLineNice is the nice value of the work for the line, because the daemon reports the exit at
-// the same time.
+// exitLineNice is the nice value with which the line is prepared, so that this does not delay the
+// daemon, which reports the exit at the same time.
 const exitLineNice = 10
 
 // maxExitLine is the length limit of the line, in columns: a terminal of 80 columns that attaches
@@ -227,8 +227,7 @@ func writeAll(fd int, b []byte, deadline time.Time) bool {
 	return true
 }
 
-// poll waits until one of the poll(2) events is pending for fd. It returns false at the
-// deadline.
+// poll waits until one of the poll(2) events is pending for fd. It returns false at the deadline.
 func poll(fd int, events int16, deadline time.Time) bool {
 	for {
 		left := time.Until(deadline).Milliseconds()

@@ -51,8 +51,8 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := newTestSession(t, "sh", "-c", row.script)
-			m := h.inTmux()
+			ts := newTestSession(t, "sh", "-c", row.script)
+			m := ts.inTmux()
 			screen := m.waitForExitLine(row.how)
 			if strings.Contains(row.name, "graphics") {
 				assert.True(t, strings.HasSuffix(screen, "\nlast\n"), screen)
@@ -64,7 +64,7 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 			assert.Equal(t, row.history, m.call("display-message", "-p", "#{history_size}"))
 			assert.Equal(t, "0 0 0 0 0", m.call("display-message", "-p",
 				"#{alternate_on} #{mouse_any_flag} #{keypad_flag} #{keypad_cursor_flag} #{insert_flag}"))
-			assert.NotContains(t, h.log(), shimwire.ExitLinePrefix)
+			assert.NotContains(t, ts.log(), shimwire.ExitLinePrefix)
 		})
 	}
 }
@@ -79,21 +79,22 @@ func TestExitLine_FitsThePane(t *testing.T) {
 	assert.Contains(t, exitLine("shop", "claude", dumped, 80), "was killed by SIGSEGV (core dumped).")
 }
 
-// TestExitLine_WorksWithoutTmux checks that the line is printed below the cursor if the tmux server
-// cannot be queried because its executable is gone.
-func TestExitLine_WorksWithoutTmux(t *testing.T) {
+func TestTmuxServer_RunFailsWithoutItsExecutable(t *testing.T) {
 	var unknown tmuxServer
 	_, err := unknown.run(time.Now().Add(deadline), "list-panes")
 	require.Error(t, err)
+}
+
+func TestPaneScreen_IgnoresAttributesOfBlankRows(t *testing.T) {
 	p := paneScreen{height: 3, rows: []string{"one", "\x1b[1m \x1b[0m", ""}}
-	assert.Equal(t, resetModes+resetMargins+"\x1b[2;1Hx", string(p.withLine("x")), "attributes are not text")
+	assert.Equal(t, resetModes+resetMargins+"\x1b[2;1Hx", string(p.withLine("x")))
 }
 
 func TestExitLine_RequiresASession(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty -echo; echo hello; read x")
-	h.spec.Session = "" // older daemons do not set it
-	m := h.inTmux()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", "stty -echo; echo hello; read x")
+	ts.spec.Session = "" // older daemons do not set it
+	m := ts.inTmux()
+	d := ts.connect()
 	defer d.cleanup()
 	d.sendText(1, "\n", 0)
 	waitForExit(t, d.hello.ShimPID)

@@ -16,43 +16,43 @@ import (
 // asUnprivileged makes an unprivileged user the owner of the test session, and returns a function
 // that makes the shim run as that user. Unlike root, that user cannot write to a read-only
 // directory.
-func (h *testSession) asUnprivileged() func(*exec.Cmd) {
+func (ts *testSession) asUnprivileged() func(*exec.Cmd) {
 	if os.Getuid() != 0 {
 		return func(*exec.Cmd) {}
 	}
-	h.chown(54321)
+	ts.chown(54321)
 	return func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
 }
 
 // TestExitStatus_FallsBackToTheRuntimeDirectory checks that the record is written to the runtime
 // directory if the state directory is not writable, and that no other file remains there.
 func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "read a; exit 7")
-	s := h.startShim(h.asUnprivileged())
+	ts := newTestSession(t, "sh", "-c", "read a; exit 7")
+	s := ts.startShim(ts.asUnprivileged())
 	s.connect()
-	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
+	require.NoError(t, os.Chmod(ts.spec.StateDir, 0o500))
 	s.typeKeys("\n")
 	assert.Equal(t, 7, s.wait())
-	_, err := exitstatus.Read(h.spec.StateDir)
+	_, err := exitstatus.Read(ts.spec.StateDir)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	status, err := exitstatus.Read(filepath.Dir(h.spec.Socket))
+	status, err := exitstatus.Read(filepath.Dir(ts.spec.Socket))
 	require.NoError(t, err)
 	assert.Equal(t, "run-1", status.RunID)
 	assert.Equal(t, exitstatus.Exited, status.Code)
 	assert.Equal(t, 7, status.Value)
-	left, err := os.ReadDir(filepath.Dir(h.spec.Socket))
+	left, err := os.ReadDir(filepath.Dir(ts.spec.Socket))
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
 }
 
 // The agent starts and ends without a writable state directory.
 func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "exit 7")
-	change := h.asUnprivileged()
-	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
-	s := h.startShim(change)
+	ts := newTestSession(t, "sh", "-c", "exit 7")
+	change := ts.asUnprivileged()
+	require.NoError(t, os.Chmod(ts.spec.StateDir, 0o500))
+	s := ts.startShim(change)
 	assert.Equal(t, 7, s.wait())
-	status, err := exitstatus.Read(filepath.Dir(h.spec.Socket))
+	status, err := exitstatus.Read(filepath.Dir(ts.spec.Socket))
 	require.NoError(t, err)
 	assert.Equal(t, 7, status.Value)
 }
@@ -60,10 +60,10 @@ func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
 // TestExitStatus_IsRetriedUntilWritten checks that the shim reports the problem in the pane and
 // keeps running until it can write the record.
 func TestExitStatus_IsRetriedUntilWritten(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "read a; echo the last word; exit 7")
-	s := h.startShim(h.asUnprivileged())
+	ts := newTestSession(t, "sh", "-c", "read a; echo the last word; exit 7")
+	s := ts.startShim(ts.asUnprivileged())
 	s.connect()
-	for _, dir := range []string{h.spec.StateDir, filepath.Dir(h.spec.Socket)} {
+	for _, dir := range []string{ts.spec.StateDir, filepath.Dir(ts.spec.Socket)} {
 		require.NoError(t, os.Chmod(dir, 0o500))
 	}
 	s.typeKeys("\n")
@@ -74,7 +74,7 @@ func TestExitStatus_IsRetriedUntilWritten(t *testing.T) {
 		t.Fatal("the shim has exited without recording the exit status")
 	default:
 	}
-	require.NoError(t, os.Chmod(h.spec.StateDir, 0o700))
+	require.NoError(t, os.Chmod(ts.spec.StateDir, 0o700))
 	assert.Equal(t, 7, s.wait())
 	assert.Equal(t, 7, s.status().Value)
 }

@@ -20,7 +20,7 @@ const (
 	maxLine = 4000
 
 	inputTick = 5 * time.Millisecond // interval of checks whether the agent has read its input
-	inputWait = 2 * time.Second
+	inputWait = 2 * time.Second      // how long the agent may take to read its input before more is written
 
 	// enterAfterKeys is the delay of Enter after the agent has read a text. A program without
 	// bracketed paste recognizes a paste only by its speed, and some treat an Enter within 100 ms as

@@ -114,10 +114,10 @@ func FuzzPaste(f *testing.F) {
 }
 
 func TestInput_ReachesALineReader(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty -echo; echo go; cat > got; echo done")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "stty -echo; echo go; cat > got; echo done")
+	s := ts.startShim()
 	s.waitFor("go")
-	d := h.connect()
+	d := ts.connect()
 	var want strings.Builder
 	for _, length := range []int{0, 1, 3000, 3000, 4094, 4095, 4096, 20_000, 300_000} {
 		want.WriteString(strings.Repeat("w", length) + "\n")
@@ -127,42 +127,42 @@ func TestInput_ReachesALineReader(t *testing.T) {
 	assert.Empty(t, d.sendTextAndWait(3, "", shimwire.FlagEnter).Error)
 	s.typeKeys("\x04")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, want.String()+"end\n\n", h.readFile("got"))
+	assert.Equal(t, want.String()+"end\n\n", ts.readFile("got"))
 }
 
 func TestInput_UsesBracketedPaste(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?20'; printf '04hgo'; head -c 25 > got; printf one; head -c 1 > enter; printf two`)
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?20'; printf '04hgo'; head -c 25 > got; printf one; head -c 1 > enter; printf two`)
+	s := ts.startShim()
 	s.waitFor("go")
-	d := h.connect()
+	d := ts.connect()
 	assert.Empty(t, d.sendTextAndWait(9, "hello\nworld\x1b[201~!!", shimwire.FlagEnter).Error)
 	s.waitFor("onetwo")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "\x1b[200~hello\rworld!!\x1b[201~", h.readFile("got"))
-	assert.Equal(t, "\r", h.readFile("enter"))
+	assert.Equal(t, "\x1b[200~hello\rworld!!\x1b[201~", ts.readFile("got"))
+	assert.Equal(t, "\r", ts.readFile("enter"))
 }
 
 // TestInput_TypesAnswersToDialogs checks that a single line is typed, because dialogs read keys and
 // ignore pastes. A text of several lines is not considered an answer.
 func TestInput_TypesAnswersToDialogs(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?2004h\033]7501;state=blocked:kind=permission\033\\may I?'; head -c 2 >answer
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?2004h\033]7501;state=blocked:kind=permission\033\\may I?'; head -c 2 >answer
 		printf '\033]7501;state=blocked:kind=permission\033\\and?'; head -c 16 >paste; printf over; read rest`)
-	s := h.startShim()
-	d := h.connect()
+	s := ts.startShim()
+	d := ts.connect()
 	s.waitFor("may I?")
 	assert.Empty(t, d.sendTextAndWait(1, "1", shimwire.FlagEnter).Error)
 	s.waitFor("and?")
 	assert.Empty(t, d.sendTextAndWait(2, "a\nb", shimwire.FlagEnter).Error)
 	s.waitFor("over")
-	assert.Equal(t, "1\r", h.readFile("answer"))
-	assert.Equal(t, "\x1b[200~a\rb\x1b[201~\r", h.readFile("paste"))
+	assert.Equal(t, "1\r", ts.readFile("answer"))
+	assert.Equal(t, "\x1b[200~a\rb\x1b[201~\r", ts.readFile("paste"))
 }
 
 func TestInput_SendsEnterAfterTheTextWasRead(t *testing.T) {
-	h := newTestSession(t, "reads")
-	s := h.startShim()
+	ts := newTestSession(t, "reads")
+	s := ts.startShim()
 	s.waitFor("go")
-	d := h.connect()
+	d := ts.connect()
 	assert.Empty(t, d.sendTextAndWait(1, "some text", shimwire.FlagEnter).Error)
 	s.waitFor(`read "some text"` + "\r\n" + `read "\r"` + "\r\n")
 	s.typeKeys("\x03")
@@ -170,21 +170,21 @@ func TestInput_SendsEnterAfterTheTextWasRead(t *testing.T) {
 }
 
 func TestInput_SendsEnterAfterTimeoutIfTheTextIsUnread(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; while [ ! -e now ]; do read -t 0.05 x < /dev/null; sleep 0.05; done; head -c 5 > got`)
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; while [ ! -e now ]; do read -t 0.05 x < /dev/null; sleep 0.05; done; head -c 5 > got`)
+	s := ts.startShim()
 	s.waitFor("go")
-	d := h.connect()
+	d := ts.connect()
 	assert.Empty(t, d.sendTextAndWait(1, "text", shimwire.FlagEnter).Error)
-	h.writeFile("now", "")
+	ts.writeFile("now", "")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "text\r", h.readFile("got"))
+	assert.Equal(t, "text\r", ts.readFile("got"))
 }
 
 func TestInput_DeliversConcurrentTextsUnmixed(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 600300 > got")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 600300 > got")
+	s := ts.startShim()
 	s.waitFor("go")
-	a, b := h.connect(), h.connect()
+	a, b := ts.connect(), ts.connect()
 	big := strings.Repeat("A", 300_000)
 	a.sendText(1, big, 0)
 	s.typeKeys(strings.Repeat("k", 300))
@@ -192,17 +192,17 @@ func TestInput_DeliversConcurrentTextsUnmixed(t *testing.T) {
 	assert.Empty(t, a.expect(shimwire.InputDone).Error)
 	assert.Empty(t, b.expect(shimwire.InputDone).Error)
 	require.Equal(t, 0, s.wait())
-	got := h.readFile("got")
+	got := ts.readFile("got")
 	for _, part := range []string{big, strings.Repeat("B", 300_000), strings.Repeat("k", 300)} {
 		assert.Contains(t, got, part)
 	}
 }
 
 func TestInput_RejectsTooMuchText(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; exec sleep 1000")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; exec sleep 1000")
+	s := ts.startShim()
 	s.waitFor("go")
-	d, other := h.connect(), h.connect()
+	d, other := ts.connect(), ts.connect()
 	d.sendText(1, strings.Repeat("x", 900_000), 0)
 	tooMuch := other.sendTextAndWait(2, strings.Repeat("y", 900_000), 0)
 	assert.Equal(t, "too much text is waiting to be read by the agent", tooMuch.Error)
@@ -211,7 +211,7 @@ func TestInput_RejectsTooMuchText(t *testing.T) {
 	}
 	assert.Equal(t, "too many texts are waiting to be read by the agent", d.sendTextAndWait(5000, "z", 0).Error)
 	s.typeKeys("never read")
-	h.killAgent(d)
+	ts.killAgent(d)
 	refused := d.expect(shimwire.InputDone)
 	assert.Equal(t, uint32(1), refused.Seq)
 	assert.Equal(t, "the agent has ended", refused.Error)
@@ -221,31 +221,31 @@ func TestInput_RejectsTooMuchText(t *testing.T) {
 // TestInput_WithdrawsTextsOfClosedConnections checks that a text is dropped if its sender
 // disconnects before the shim has begun to write it: the sender reports it as not delivered.
 func TestInput_WithdrawsTextsOfClosedConnections(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; head -c 1 > first; printf one; "+
+	ts := newTestSession(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; head -c 1 > first; printf one; "+
 		"read -r line < now; head -c 300004 > got")
-	s := h.startShim()
+	s := ts.startShim()
 	s.waitFor("go")
-	begun, waits, stays := h.connect(), h.connect(), h.connect()
+	begun, waits, stays := ts.connect(), ts.connect(), ts.connect()
 	begun.sendText(1, strings.Repeat("b", 300_000), 0)
 	s.waitFor("one")
 	waits.sendText(1, "withdrawn", 0)
 	stays.sendText(1, "stays", 0)
 	begun.close()
 	waits.close()
-	h.writeFile("now", "\n")
+	ts.writeFile("now", "\n")
 	assert.Empty(t, stays.expect(shimwire.InputDone).Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, strings.Repeat("b", 299_999)+"stays", h.readFile("got"))
+	assert.Equal(t, strings.Repeat("b", 299_999)+"stays", ts.readFile("got"))
 }
 
 func TestInput_DiscardsTextsOfInterruptedConnections(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 5 > got")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 5 > got")
+	s := ts.startShim()
 	s.waitFor("go")
-	a, b := h.connect(), h.connect()
+	a, b := ts.connect(), ts.connect()
 	a.send(shimwire.Message{Kind: shimwire.Input, Seq: 1, Flags: shimwire.FlagMore, Data: []byte("never whole")})
 	a.close()
 	assert.Empty(t, b.sendTextAndWait(1, "whole", 0).Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "whole", h.readFile("got"))
+	assert.Equal(t, "whole", ts.readFile("got"))
 }

@@ -152,12 +152,12 @@ func (s *shim) writeKeys(t *text) bool {
 // keyTime returns when the next key, whose bytes are sends, may be written if the agent has read
 // everything before it, else when to check again.
 func (s *shim) keyTime(t *text, sends []byte, now time.Time) time.Time {
-	look := s.lastTyped.Add(inputTick) // the kernel makes written bytes readable with a short delay
+	readable := s.lastTyped.Add(inputTick) // the kernel makes written bytes readable with a short delay
 	switch {
 	case t.keys.typeAhead:
 		return now
-	case look.After(now):
-		return look
+	case readable.After(now):
+		return readable
 	}
 	if unread, e := sysUnread(s.inner.slave); e == 0 && unread > 0 {
 		if t.keys.question != nil || now.Before(t.deadline) {

@@ -44,10 +44,10 @@ func ifStillAsking(asked shimwire.Message) shimwire.Message {
 }
 
 func TestKeys_AreReadOneAtATime(t *testing.T) {
-	h := newTestSession(t, "reads")
-	s := h.startShim()
+	ts := newTestSession(t, "reads")
+	s := ts.startShim()
 	s.waitFor("go")
-	d := h.connect()
+	d := ts.connect()
 	require.True(t, d.hello.TakesKeys)
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, "Escape", "C-a", "Down", "Down", "é", "Enter").Error)
 	s.waitFor(`read "\x1b"` + "\r\n" + `read "\x01"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "é"` + "\r\n" + `read "\r"` + "\r\n")
@@ -61,10 +61,10 @@ func TestKeys_AreReadOneAtATime(t *testing.T) {
 }
 
 func TestKeys_FollowTheModesOfTheTerminal(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; head -c 3 >plain; printf '\033[?1h\033=application'; head -c 6 >application
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; head -c 3 >plain; printf '\033[?1h\033=application'; head -c 6 >application
 		printf '\033[>4;1mother'; head -c 10 >other; printf '\033[>1ukitty'; head -c 8 >kitty`)
-	s := h.startShim()
-	d := h.connect()
+	s := ts.startShim()
+	d := ts.connect()
 	for _, row := range []struct{ prints, key, more, want string }{
 		{"go", "Up", "", "\x1b[A"}, {"application", "Up", "KP5", "\x1bOA\x1bOu"},
 		{"other", "S-Enter", "", "\x1b[27;2;13~"}, {"kitty", "C-Enter", "C-a", "\x1b[13;5u\x01"},
@@ -77,16 +77,17 @@ func TestKeys_FollowTheModesOfTheTerminal(t *testing.T) {
 	for file, want := range map[string]string{
 		"plain": "\x1b[A", "application": "\x1bOA\x1bOu", "other": "\x1b[27;2;13~", "kitty": "\x1b[13;5u\x01",
 	} {
-		assert.Equal(t, want, h.readFile(file), file)
+		assert.Equal(t, want, ts.readFile(file), file)
 	}
 }
 
-// The texts come from other connections; the terminal's keys are in order with them too.
+// Texts and keys are written in the order in which they arrive, also those of different
+// connections.
 func TestKeys_StayInOrderWithTexts(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 4009 > got")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 4009 > got")
+	s := ts.startShim()
 	s.waitFor("go")
-	a, b := h.connect(), h.connect()
+	a, b := ts.connect(), ts.connect()
 	text := strings.Repeat("t", 4000)
 	a.sendText(1, text, 0)
 	a.send(shimwire.Message{Kind: shimwire.Keys, Seq: 2, Data: []byte("a\x00b\x00c")})
@@ -94,51 +95,51 @@ func TestKeys_StayInOrderWithTexts(t *testing.T) {
 	assert.Empty(t, a.expect(shimwire.InputDone).Error)
 	assert.Empty(t, b.pressKeys(shimwire.Message{Seq: 1}, "z", "Enter").Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, text+"abcTEXTz\r", h.readFile("got"))
+	assert.Equal(t, text+"abcTEXTz\r", ts.readFile("got"))
 }
 
 // Texts are held until the agent accepts input; keys answer its first dialog.
 func TestKeys_PrecedeHeldTexts(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf 'trust?'; head -c 1 > key; printf '\033[?2004hready'; head -c 17 > got`)
-	h.spec.HoldInput = true
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf 'trust?'; head -c 1 > key; printf '\033[?2004hready'; head -c 17 > got`)
+	ts.spec.HoldInput = true
+	s := ts.startShim()
 	s.waitFor("trust?")
-	a, b := h.connect(), h.connect()
+	a, b := ts.connect(), ts.connect()
 	a.sendText(1, "later", 0)
 	assert.Empty(t, b.pressKeys(shimwire.Message{Seq: 1}, "1").Error)
 	assert.Empty(t, a.expect(shimwire.InputDone).Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "1", h.readFile("key"))
-	assert.Equal(t, "\x1b[200~later\x1b[201~", h.readFile("got"))
+	assert.Equal(t, "1", ts.readFile("key"))
+	assert.Equal(t, "\x1b[200~later\x1b[201~", ts.readFile("got"))
 }
 
 // TestKeys_AreWithdrawnWithTheirConnection checks that the rest of a sequence is dropped when its
 // sender disconnects.
 func TestKeys_AreWithdrawnWithTheirConnection(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "mkfifo now; stty raw echo; printf go; read -r line < now; head -c 6 > got")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "mkfifo now; stty raw echo; printf go; read -r line < now; head -c 6 > got")
+	s := ts.startShim()
 	s.waitFor("go")
-	gone, stays := h.connect(), h.connect()
+	gone, stays := ts.connect(), ts.connect()
 	gone.send(shimwire.Message{Kind: shimwire.Keys, Seq: 1, Data: []byte("a\x00b\x00c\x00d")})
 	s.waitFor("goa") // the first key was written, but not read
 	stays.send(shimwire.Message{Kind: shimwire.Input, Seq: 1, Data: []byte("stays")})
 	gone.close()
 	assert.Empty(t, stays.expect(shimwire.InputDone).Error)
-	h.writeFile("now", "\n")
+	ts.writeFile("now", "\n")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "astays", h.readFile("got"))
+	assert.Equal(t, "astays", ts.readFile("got"))
 }
 
 // TestKeys_AreTypedAheadIfTheProgramDoesNotRead checks that keys are written after inputWait.
 func TestKeys_AreTypedAheadIfTheProgramDoesNotRead(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; read -r line < now; head -c 50 > got")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; read -r line < now; head -c 50 > got")
+	s := ts.startShim()
 	s.waitFor("go")
-	d := h.connect()
+	d := ts.connect()
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, strings.Split(strings.Repeat("k", 50), "")...).Error)
-	h.writeFile("now", "\n")
+	ts.writeFile("now", "\n")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, strings.Repeat("k", 50), h.readFile("got"))
+	assert.Equal(t, strings.Repeat("k", 50), ts.readFile("got"))
 }
 
 const (
@@ -163,14 +164,14 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 		"a key was typed, and the focus reported": {typed: "\x1b[Ix", want: "it was answered just now"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; mkfifo now; read -r more <now; printf '%b' "$more"; printf said; head -c 100 >got`, "sh", blocked)
-			h.spec.TitleWorking = "^works$"
-			s := h.startShim()
-			d := h.connect()
+			ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; mkfifo now; read -r more <now; printf '%b' "$more"; printf said; head -c 100 >got`, "sh", blocked)
+			ts.spec.TitleWorking = "^works$"
+			s := ts.startShim()
+			d := ts.connect()
 			asked := d.expectReport(shimwire.OSC7501)
 			require.Equal(t, "permission", asked.Reason)
-			waitForFile(t, h.spec.Dir+"/now")
-			h.writeFile("now", strings.ReplaceAll(row.prints, "\x1b", `\033`)+"\n")
+			waitForFile(t, ts.spec.Dir+"/now")
+			ts.writeFile("now", strings.ReplaceAll(row.prints, "\x1b", `\033`)+"\n")
 			s.waitFor("said")
 			s.typeKeys(row.typed)
 			answer := d.pressKeys(ifStillAsking(asked), "y", "z")
@@ -180,7 +181,7 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 				again := d.pressKeys(ifStillAsking(asked), "y")
 				assert.Equal(t, "it was answered just now", again.Error)
 			}
-			h.killAgent(d)
+			ts.killAgent(d)
 			s.wait()
 		})
 	}
@@ -189,10 +190,10 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 // TestKeys_AnswerQuestionsReportedOverDBus checks questions that were not reported to the shim. The
 // shim can only check that nobody has typed since.
 func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 100 >got")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 100 >got")
+	s := ts.startShim()
 	s.waitFor("go")
-	d := h.connect()
+	d := ts.connect()
 	report := shimwire.Message{Source: "report", SinceMonotonic: clock.Monotonic()}
 	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error)
 	assert.Equal(t, "it was answered just now", d.pressKeys(ifStillAsking(report), "y").Error)
@@ -201,23 +202,23 @@ func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
 	report.SinceMonotonic = clock.Monotonic()
 	s.typeKeys("\x1b[I")
 	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error)
-	h.killAgent(d)
+	ts.killAgent(d)
 	s.wait()
 }
 
 // TestKeys_StopWhenTheQuestionIsAnswered checks that the rest of a sequence is dropped after its
 // first key was the answer.
 func TestKeys_StopWhenTheQuestionIsAnswered(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
+	s := ts.startShim()
+	d := ts.connect()
 	asked := d.expectReport(shimwire.OSC7501)
 	assert.Empty(t, d.pressKeys(ifStillAsking(asked), "Escape", "Enter").Error)
 	s.waitFor("over")
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, "e", "n", "d", "e", "d").Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "\x1b", h.readFile("key"))
-	assert.Equal(t, "ended", h.readFile("rest"))
+	assert.Equal(t, "\x1b", ts.readFile("key"))
+	assert.Equal(t, "ended", ts.readFile("rest"))
 }
 
 // questions is the number of questions in TestKeys_NeverReachAnOutdatedQuestion.
@@ -229,10 +230,10 @@ const questions = 1000
 // stream as keys, after the shim has read everything that precedes the query. From its position the
 // agent knows for each key whether the shim wrote it while it knew that this question was pending.
 func TestKeys_NeverReachAnOutdatedQuestion(t *testing.T) {
-	h := newTestSession(t, "asks")
-	h.spec.IdleAfter = time.Hour // silence must not cause reports between two questions
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "asks")
+	ts.spec.IdleAfter = time.Hour // silence must not cause reports between two questions
+	s := ts.startShim()
+	d := ts.connect()
 	s.waitFor("go")
 	s.typeKeys("g") // the first question is the first report
 	first := d.expectReport(shimwire.OSC7501)

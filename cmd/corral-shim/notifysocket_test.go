@@ -65,20 +65,20 @@ func FuzzNotification(f *testing.F) {
 	})
 }
 
-func (h *testSession) withNotify() *testSession {
-	h.spec.Notify = h.dir + "/run/notify"
-	return h
+func (ts *testSession) withNotify() *testSession {
+	ts.spec.Notify = ts.dir + "/run/notify"
+	return ts
 }
 
 // TestNotifySocket_AcceptsSystemdNotify uses systemd-notify, which waits until the descriptor of
 // its BARRIER=1 is closed, for at most five seconds.
 func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	begun := time.Now()
-	h := newTestSession(t, "sh", "-c", `read a; systemd-notify --ready --status="one" && echo said; read a
+	ts := newTestSession(t, "sh", "-c", `read a; systemd-notify --ready --status="one" && echo said; read a
 		systemd-notify --status="which one?" X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; read a; systemd-notify X_CORRAL_ACTIVITY=working; read a`).withNotify()
-	h.spec.Env = append(h.spec.Env, "NOTIFY_SOCKET=/somebody/elses")
-	s := h.startShim()
-	d := h.connect()
+	ts.spec.Env = append(ts.spec.Env, "NOTIFY_SOCKET=/somebody/elses")
+	s := ts.startShim()
+	d := ts.connect()
 	s.typeKeys("\n")
 	assert.False(t, d.expect(shimwire.Ready).Since.Before(begun.Truncate(time.Microsecond)))
 	one := d.expect(shimwire.StatusReport)
@@ -92,7 +92,7 @@ func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	assert.Equal(t, []string{"waiting", "question", "which one?"}, []string{asks.Activity, asks.Reason, asks.Text})
 	assert.Greater(t, asks.Seq, one.Seq)
 
-	late := h.connect()
+	late := ts.connect()
 	assert.NotZero(t, late.expect(shimwire.Ready).Since)
 	again := late.expect(shimwire.StatusReport)
 	assert.InDelta(t, asks.SinceMonotonic, again.SinceMonotonic, float64(time.Second), "computed for each message")
@@ -103,12 +103,12 @@ func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	assert.Equal(t, []string{"working", "", "which one?"}, []string{goesOn.Activity, goesOn.Reason, goesOn.Text})
 	s.typeKeys("\n")
 	require.Zero(t, s.wait())
-	assert.NoFileExists(t, h.spec.Notify)
+	assert.NoFileExists(t, ts.spec.Notify)
 }
 
 func TestNotifySocket_IsOptional(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `echo "<$NOTIFY_SOCKET>"`)
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", `echo "<$NOTIFY_SOCKET>"`)
+	s := ts.startShim()
 	s.waitFor("<>")
 	s.wait()
 }
@@ -121,9 +121,9 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect(os.environ["NOTI
 input()
 for i in range(5000): s.send(b"STATUS=%d" % i)
 input()`
-	h := newTestSession(t, "python3", "-c", flood).withNotify()
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "python3", "-c", flood).withNotify()
+	s := ts.startShim()
+	d := ts.connect()
 	s.typeKeys("\n")
 	reports := 1
 	for d.expect(shimwire.StatusReport).Text != "4999" {
@@ -144,10 +144,10 @@ func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 		"by a notification, without silence": `for i in 1 2; do printf '\033]9;come\a'; for j in 1 2 3 4 5 6 7; do printf .; sleep 0.2; done; done; read a`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newTestSession(t, "sh", "-c", "read a; "+script).withNotify()
-			h.spec.IdleAfter = time.Minute
-			s := h.startShim()
-			d := h.connect()
+			ts := newTestSession(t, "sh", "-c", "read a; "+script).withNotify()
+			ts.spec.IdleAfter = time.Minute
+			s := ts.startShim()
+			d := ts.connect()
 			s.typeKeys("\n")
 			one, two := d.expect(shimwire.StatusReport), d.expect(shimwire.StatusReport)
 			assert.NotEmpty(t, one.Activity+one.Reason)
@@ -163,10 +163,10 @@ func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 // TestBell_LastsUntilTheAgentContinues checks that a bell is reported once and is in effect until
 // the agent continues.
 func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty -echo; read a; printf 'ding\a'; printf '\a\a'; read a; printf '\033]0;a title\a'; read a; printf '\a'; read a`)
-	h.spec.IdleAfter = bellTail + bellTail/5 // output after a silence must not count as the bell's tail
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `stty -echo; read a; printf 'ding\a'; printf '\a\a'; read a; printf '\033]0;a title\a'; read a; printf '\a'; read a`)
+	ts.spec.IdleAfter = bellTail + bellTail/5 // output after a silence must not count as the bell's tail
+	s := ts.startShim()
+	d := ts.connect()
 	next := func(kind shimwire.Kind) shimwire.Message {
 		t.Helper()
 		m := d.next()
@@ -180,7 +180,7 @@ func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
 	assert.Equal(t, []string{shimwire.Bell, "bell", ""}, []string{rings.Source, rings.Reason, rings.Activity})
 	next(shimwire.Idle)
 
-	late := h.connect()
+	late := ts.connect()
 	again := late.expect(shimwire.StatusReport)
 	again.SinceMonotonic = rings.SinceMonotonic // it is computed for each message
 	assert.Equal(t, rings, again)

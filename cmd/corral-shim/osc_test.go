@@ -44,15 +44,15 @@ func TestStatusQuery_IsAnsweredBeforeTmuxAnswers(t *testing.T) {
 	const rounds = 300
 	for name, busy := range map[string]bool{"at rest": false, "busy": true} {
 		t.Run(name, func(t *testing.T) {
-			h := newTestSession(t, "python3", "-c", fmt.Sprintf(queryScript, rounds))
+			ts := newTestSession(t, "python3", "-c", fmt.Sprintf(queryScript, rounds))
 			if busy {
 				loadProcessors(t)
 			}
-			h.inTmux()
-			defer h.connect().cleanup()
-			waitForFile(t, filepath.Join(h.spec.Dir, "result"))
-			assert.Equal(t, fmt.Sprintf("%d early, 0 late", rounds), h.readFile("result"))
-			assert.Contains(t, h.log(), "\x1b]7501;?", "the log is not filtered")
+			ts.inTmux()
+			defer ts.connect().cleanup()
+			waitForFile(t, filepath.Join(ts.spec.Dir, "result"))
+			assert.Equal(t, fmt.Sprintf("%d early, 0 late", rounds), ts.readFile("result"))
+			assert.Contains(t, ts.log(), "\x1b]7501;?", "the log is not filtered")
 		})
 	}
 }
@@ -105,9 +105,9 @@ func TestOSC_CommandsBecomeStatusReports(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			first := "\x1b]7501;state=idle\a"
-			h := newTestSession(t, "sh", "-c", printScript(first, row.prints+"shown"))
-			s := h.startShim()
-			d := h.connect()
+			ts := newTestSession(t, "sh", "-c", printScript(first, row.prints+"shown"))
+			s := ts.startShim()
+			d := ts.connect()
 			s.typeKeys("\n")
 			assert.Equal(t, "idle", d.expect(shimwire.StatusReport).Activity)
 			s.typeKeys("\n")
@@ -115,7 +115,7 @@ func TestOSC_CommandsBecomeStatusReports(t *testing.T) {
 			assert.Equal(t, row.want, status{m.Source, m.Activity, m.Reason, m.Text})
 			s.waitFor("shown")
 			assert.NotContains(t, s.printed(), "7501")
-			assert.Contains(t, h.log(), first, "the log is not filtered")
+			assert.Contains(t, ts.log(), first, "the log is not filtered")
 			s.typeKeys("\n")
 			s.wait()
 		})
@@ -124,11 +124,11 @@ func TestOSC_CommandsBecomeStatusReports(t *testing.T) {
 
 // TestOSC_IgnoresUnrelatedCommands checks that other commands cause no status report.
 func TestOSC_IgnoresUnrelatedCommands(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", printScript("\x1b]9;4;1;50\a\x1b]9;12\a\x1b]99;i=1:p=?;\x1b\\\x1b]99;d=0;x\x1b\\"+
+	ts := newTestSession(t, "sh", "-c", printScript("\x1b]9;4;1;50\a\x1b]9;12\a\x1b]99;i=1:p=?;\x1b\\\x1b]99;d=0;x\x1b\\"+
 		"\x1b]777;container;push;x\a\x1b]133;B\a\x1b]0;title\a\x1b]7501;state=sleeping\a\x1b]8;;http://x\a",
 		"\x1b]7501;state=idle\a"))
-	s := h.startShim()
-	d := h.connect()
+	s := ts.startShim()
+	d := ts.connect()
 	s.typeKeys("\n\n")
 	assert.Equal(t, shimwire.OSC7501, d.expect(shimwire.StatusReport).Source, "the first report")
 	s.typeKeys("\n")
@@ -155,10 +155,10 @@ func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 		rest = rest[n:]
 	}
 	script.WriteString("sys.stdin.readline()\n")
-	h := newTestSession(t, "python3", "agent.py")
-	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "agent.py"), []byte(script.String()), 0o600))
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "python3", "agent.py")
+	require.NoError(t, os.WriteFile(filepath.Join(ts.spec.Dir, "agent.py"), []byte(script.String()), 0o600))
+	s := ts.startShim()
+	d := ts.connect()
 	s.typeKeys("\n")
 	last, seq := -1, uint32(0)
 	for last < len(sent)-1 {
@@ -171,16 +171,16 @@ func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 		last, seq = i, m.Seq
 	}
 	reported := time.Now()
-	assert.Less(t, reported.Sub(h.lastOutput(t)), time.Second)
+	assert.Less(t, reported.Sub(ts.lastOutput(t)), time.Second)
 	assert.Equal(t, len(sent)*len("text"), strings.Count(s.printed(), "text")*len("text"))
 	s.typeKeys("\n")
 	s.wait()
 }
 
 // lastOutput returns when the log was last written.
-func (h *testSession) lastOutput(t *testing.T) time.Time {
+func (ts *testSession) lastOutput(t *testing.T) time.Time {
 	t.Helper()
-	info, err := os.Stat(filepath.Join(h.spec.StateDir, logName))
+	info, err := os.Stat(filepath.Join(ts.spec.StateDir, logName))
 	require.NoError(t, err)
 	return info.ModTime()
 }

@@ -66,31 +66,31 @@ func (f *oscFilter) handleAbort() {
 		f.candidate = noPosition
 		return
 	}
-	f.remove(f.escapeAt)
+	f.removeUntil(f.escapeAt)
 	f.beginCandidate(f.escapeAt)
 }
 
 // handleEnd is called at the end of a sequence, with the position after it.
 func (f *oscFilter) handleEnd(end int) {
 	if f.isRemoving {
-		f.remove(end)
+		f.removeUntil(end)
 	}
 	f.candidate, f.isRemoving = noPosition, false
 }
 
-// remove removes the bytes from candidate to to.
-func (f *oscFilter) remove(to int) {
+// removeUntil removes the bytes from the candidate up to the position end.
+func (f *oscFilter) removeUntil(end int) {
 	f.keepUntil(f.candidate)
-	f.from = to
+	f.from = end
 }
 
-// keepUntil keeps the bytes from from to to.
-func (f *oscFilter) keepUntil(to int) {
+// keepUntil keeps the bytes that were neither kept nor removed, up to the position end.
+func (f *oscFilter) keepUntil(end int) {
 	if f.kept != f.from {
-		copy(f.piece[f.kept:], f.piece[f.from:to])
+		copy(f.piece[f.kept:], f.piece[f.from:end])
 	}
-	f.kept += to - f.from
-	f.from = to
+	f.kept += end - f.from
+	f.from = end
 }
 
 // finish returns the rest of the piece. Its last bytes may be held: they must not be shown yet. If

@@ -170,11 +170,11 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 }
 
 func TestOutputLog_RotatesUnderLoad(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "seq 1000000")
-	h.spec.LogMax = 256 << 10
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "seq 1000000")
+	ts.spec.LogMax = 256 << 10
+	s := ts.startShim()
 	require.Equal(t, 0, s.wait())
-	older, newer := readLogFiles(t, h.spec.StateDir, 256<<10)
+	older, newer := readLogFiles(t, ts.spec.StateDir, 256<<10)
 	assert.True(t, strings.HasSuffix(newer, "1000000\r\n"))
 	assert.True(t, strings.HasSuffix(older, "\r\n"))
 	lines := strings.Split(strings.TrimSuffix(older+newer, "\r\n"), "\r\n")
@@ -192,24 +192,24 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 		require.NoError(t, err)
 		return string(b)
 	}
-	is := func(columns, rows uint16) { l.sizes.setSize(&unix.Winsize{Col: columns, Row: rows}) }
+	setSize := func(columns, rows uint16) { l.sizes.setSize(&unix.Winsize{Col: columns, Row: rows}) }
 	line := []byte(strings.Repeat("x", 999) + "\n")
-	is(80, 24)
+	setSize(80, 24)
 	assert.Equal(t, "0\n", sizes(), "no output at this size yet")
 	l.write(line)
 	assert.Equal(t, "0\n0 80 24\n", sizes())
-	is(90, 24)
-	is(120, 40)
+	setSize(90, 24)
+	setSize(120, 40)
 	l.write(line)
-	is(100, 40)
-	is(120, 40)
+	setSize(100, 40)
+	setSize(120, 40)
 	l.write(line)
 	assert.Equal(t, "0\n0 80 24\n1000 120 40\n", sizes(), "sizes without output are not recorded")
 	for range 4 {
 		l.write(line)
 	}
 	assert.Equal(t, "0\n6000\n0 80 24\n1000 120 40\n", sizes())
-	is(60, 20)
+	setSize(60, 20)
 	for range 7 {
 		l.write(line)
 	}
@@ -225,12 +225,12 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 		var err error
 		l, err = openLog(dir, 16<<10)
 		require.NoError(t, err)
-		is(60, 20)
+		setSize(60, 20)
 	}
 	again()
 	l.write(line)
 	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n", sizes())
-	is(61, 20)
+	setSize(61, 20)
 	l.write(line)
 	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n15000 61 20\n", sizes())
 
@@ -257,13 +257,13 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 	})
 	t.Run("a FIFO with the temporary name is not opened", func(t *testing.T) {
 		require.NoError(t, unix.Mkfifo(filepath.Join(dir, newSizesName), 0o600))
-		is(11, 11)
+		setSize(11, 11)
 		l.write(line)
 		assert.Contains(t, sizes(), " 11 11\n")
 	})
 	t.Run("the record is removed if it cannot be written", func(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, newSizesName), 0o700))
-		is(10, 10)
+		setSize(10, 10)
 		l.write(line)
 		assert.NoFileExists(t, filepath.Join(dir, termsizes.FileName))
 	})

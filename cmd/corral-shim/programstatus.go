@@ -87,7 +87,8 @@ func parseStatus(body []byte) (r statusRecord, ok bool) {
 	} else if r.kind == "" {
 		r.kind = "question"
 	}
-	// A text in other states would wake the daemon with each line of progress of a busy agent.
+	// The text of a working or idle program is ignored: it would wake the daemon with each line of
+	// progress of a busy agent.
 	if r.state != statusWorking && r.state != statusIdle {
 		r.text = cmp.Or(decodeStatusText(message), decodeStatusText(title))
 	}

@@ -11,49 +11,49 @@ import (
 )
 
 func TestPrompt_IsTypedWhenTheAgentIsIdle(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
-	h.spec.Prompt = "fix the tests\nall of them"
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
+	ts.spec.Prompt = "fix the tests\nall of them"
+	s := ts.startShim()
+	d := ts.connect()
 	assert.Equal(t, shimwire.Prompted, d.expect(shimwire.Prompted).Kind)
 	s.waitFor("got <fix the tests> <all of them>")
-	again := h.connect()
+	again := ts.connect()
 	again.expect(shimwire.Prompted)
 	s.typeKeys("\r")
 	require.Equal(t, 0, s.wait())
-	assert.True(t, h.status().Prompted)
+	assert.True(t, ts.status().Prompted)
 }
 
 func TestPrompt_IsPastedIfTheAgentSupportsIt(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?2004hgo'; head -c 15 >got; printf one; head -c 1 >enter`)
-	h.spec.IdleAfter = time.Hour
-	h.spec.Prompt = "fix"
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?2004hgo'; head -c 15 >got; printf one; head -c 1 >enter`)
+	ts.spec.IdleAfter = time.Hour
+	ts.spec.Prompt = "fix"
+	s := ts.startShim()
 	s.waitFor("one")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "\x1b[200~fix\x1b[201~", h.readFile("got"))
-	assert.Equal(t, "\r", h.readFile("enter"))
+	assert.Equal(t, "\x1b[200~fix\x1b[201~", ts.readFile("got"))
+	assert.Equal(t, "\r", ts.readFile("enter"))
 }
 
 // TestPrompt_DoesNotAnswerQuestions checks that the prompt is not typed while the agent asks the
 // user something before it starts.
 func TestPrompt_DoesNotAnswerQuestions(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty -echo; systemd-notify --ready X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=permission; printf 'trust?'; read a
+	ts := newTestSession(t, "sh", "-c", `stty -echo; systemd-notify --ready X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=permission; printf 'trust?'; read a
 		systemd-notify X_CORRAL_ACTIVITY=idle; printf 'well'; read b; printf "got <$a> <$b>"; read rest`).withNotify()
-	h.spec.Prompt = "fix"
-	s := h.startShim()
-	d := h.connect()
+	ts.spec.Prompt = "fix"
+	s := ts.startShim()
+	d := ts.connect()
 	s.waitFor("trust?")
 	d.expect(shimwire.Idle)
-	assert.Empty(t, d.sendTextAndWait(1, "yes", shimwire.FlagEnter).Error, "texts from clients do not wait for the prompt")
+	assert.Empty(t, d.sendTextAndWait(1, "yes", shimwire.FlagEnter).Error, "an answer does not wait for the prompt")
 	s.waitFor("got <yes> <fix>")
 }
 
 func TestPrompt_WaitsForTheTitle(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty -echo; printf '\033[?2004hloading'; read a; printf '\033]0;Ready\007ready'; read b; printf "got <$a> <$b>"; read rest`)
-	h.spec.TitleReady, h.spec.Prompt = "^Ready", "fix"
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf '\033[?2004hloading'; read a; printf '\033]0;Ready\007ready'; read b; printf "got <$a> <$b>"; read rest`)
+	ts.spec.TitleReady, ts.spec.Prompt = "^Ready", "fix"
+	s := ts.startShim()
+	d := ts.connect()
 	d.expect(shimwire.Idle)
 	s.typeKeys("a person\r")
 	s.waitFor("got <a person> <")
@@ -61,21 +61,21 @@ func TestPrompt_WaitsForTheTitle(t *testing.T) {
 }
 
 func TestPrompt_WaitsForReadyNotification(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty -echo; printf 'loading'; read a; systemd-notify --ready; read b; printf "got <$a> <$b>"; read rest`).withNotify()
-	h.spec.Prompt = "fix"
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf 'loading'; read a; systemd-notify --ready; read b; printf "got <$a> <$b>"; read rest`).withNotify()
+	ts.spec.Prompt = "fix"
+	s := ts.startShim()
+	d := ts.connect()
 	d.expect(shimwire.Idle)
 	s.typeKeys("a person\r")
 	s.waitFor("got <a person> <fix>")
 }
 
 func TestPrompt_PrecedesOtherTexts(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
-	h.spec.IdleAfter = time.Second
-	h.spec.Prompt = "first"
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
+	ts.spec.IdleAfter = time.Second
+	ts.spec.Prompt = "first"
+	s := ts.startShim()
+	d := ts.connect()
 	s.waitFor("go")
 	assert.Empty(t, d.sendTextAndWait(1, "second", shimwire.FlagEnter).Error)
 	s.waitFor("got <first> <second>")
@@ -83,11 +83,11 @@ func TestPrompt_PrecedesOtherTexts(t *testing.T) {
 
 // TestInput_IsHeldUntilTheAgentIsReady also checks that a question before that can be answered.
 func TestInput_IsHeldUntilTheAgentIsReady(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty -echo; printf '\033]7501;state=blocked:kind=setup\007'; read a; printf '\033]7501;state=working\007loading'
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf '\033]7501;state=blocked:kind=setup\007'; read a; printf '\033]7501;state=working\007loading'
 		read b; printf '\033]0;Ready\007ready'; read c; printf "got <$a> <$b> <$c>"; read rest`)
-	h.spec.TitleReady, h.spec.HoldInput = "^Ready", true
-	s := h.startShim()
-	d := h.connect()
+	ts.spec.TitleReady, ts.spec.HoldInput = "^Ready", true
+	s := ts.startShim()
+	d := ts.connect()
 	assert.Empty(t, d.sendTextAndWait(1, "yes", shimwire.FlagEnter).Error)
 	s.waitFor("loading")
 	d.expect(shimwire.Idle)
@@ -96,15 +96,15 @@ func TestInput_IsHeldUntilTheAgentIsReady(t *testing.T) {
 	s.waitFor("got <yes> <a person> <fix>")
 	s.typeKeys("\r")
 	require.Equal(t, 0, s.wait())
-	assert.False(t, h.status().Prompted)
+	assert.False(t, ts.status().Prompted)
 }
 
 func TestPrompt_IsNotRecordedIfTheAgentEndsFirst(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `exit 3`)
-	h.spec.Prompt = "never"
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", `exit 3`)
+	ts.spec.Prompt = "never"
+	s := ts.startShim()
 	require.Equal(t, 3, s.wait())
-	assert.False(t, h.status().Prompted)
+	assert.False(t, ts.status().Prompted)
 }
 
 func TestPromptTime_DependsOnOutputTitleAndReadiness(t *testing.T) {

@@ -77,7 +77,8 @@ type shim struct {
 
 // runAgent runs the agent that the file at path describes and returns the shim's exit code.
 func runAgent(path string) int {
-	// With more, the goroutines of the start would create threads whose memory is never freed.
+	// With a higher value, the goroutines of the start would create threads, whose memory is never
+	// freed.
 	runtime.GOMAXPROCS(1)
 	unblockSignals()
 	defaultLibrarySignals()
@@ -256,7 +257,7 @@ func (s *shim) removeSocket() {
 // finish records how the agent ended and returns the shim's exit code. What may take time, showing
 // the rest of the output in the pane, follows after the record was written.
 func (s *shim) finish() int {
-	delivered := s.awaitSIGTERM()
+	delivered := s.sigtermDelivery()
 	status := s.reap()
 	for fresh := s.readOutput(); len(fresh) > 0; fresh = s.readOutput() {
 		s.processOutput(fresh)

@@ -108,7 +108,7 @@ func (s *scanner) scan(b []byte) (kept []byte) {
 // wrapper.
 func (s *scanner) readWrappedText(b []byte, at int) int {
 	if i := bytes.IndexAny(b, cancels); i >= 0 {
-		s.abortWrapper(at + i + 1)
+		s.endWrapper(at + i + 1)
 		return i + 1
 	}
 	if len(b) > 0 {
@@ -117,8 +117,9 @@ func (s *scanner) readWrappedText(b []byte, at int) int {
 	return len(b)
 }
 
-// abortWrapper is called when a wrapper was aborted, with the position after it.
-func (s *scanner) abortWrapper(end int) {
+// endWrapper is called at the end of a wrapper, and when a wrapper or a sequence was aborted, with
+// the position after it.
+func (s *scanner) endWrapper(end int) {
 	s.wrapperRead = notWrapper
 	s.handleEnd(end)
 }
@@ -137,7 +138,7 @@ func untilEscape(b []byte) int {
 // handleEscape handles the ESC at this position.
 func (s *scanner) handleEscape(at int) {
 	if s.state == inCommand {
-		s.filter.dropCandidate() // a command that ends before its number
+		s.filter.dropCandidate() // a command that ends before its number is complete
 	}
 	switch {
 	case s.isWrapped():
@@ -272,7 +273,7 @@ func (s *scanner) readByte(c byte, at int) {
 		s.handleEscape(at)
 	case c == charCancel || c == charSubstitute:
 		s.filter.dropCandidate()
-		s.abortWrapper(at + 1)
+		s.endWrapper(at + 1)
 	case c < ' ': // other control characters act within a sequence
 		s.hasBell = s.hasBell || c == charBell
 		s.filter.dropCandidate()
@@ -322,7 +323,7 @@ func (s *scanner) readWrapperEscape(c byte, at int) {
 			s.state = inEscape
 		}
 	case '\\':
-		s.abortWrapper(at + 1)
+		s.endWrapper(at + 1)
 	default:
 		s.wrapperRead = notWrapper
 		s.abortString()

@@ -22,9 +22,9 @@ func scanChunks(output []byte, size int) scanned {
 }
 
 func scanPieces(pieces ...[]byte) scanned {
-	var h scanned
+	var result scanned
 	var s scanner
-	s.init(func(command []byte) { h.commands = append(h.commands, string(command)) }, nil)
+	s.init(func(command []byte) { result.commands = append(result.commands, string(command)) }, nil)
 	var held []byte
 	for _, piece := range pieces {
 		whole := slices.Concat(held, piece)
@@ -37,11 +37,11 @@ func scanPieces(pieces ...[]byte) scanned {
 			panic("too many bytes are held")
 		}
 		n := len(kept) - s.filter.held
-		h.shown += string(kept[:n])
+		result.shown += string(kept[:n])
 		held = kept[n:]
 	}
-	h.hasBell = s.hasBell
-	return h
+	result.hasBell = s.hasBell
+	return result
 }
 
 func TestScanner_FindsBellsAndOSCCommands(t *testing.T) {

@@ -49,7 +49,8 @@ func (d *setupDetector) matchingLine() (line string, ok bool) {
 	return "", false
 }
 
-// handleSetupTimer is called when the agent has had ReadyTimeout to report its status itself.
+// handleSetupTimer is called when the agent has had ReadyTimeout to report its status itself, and
+// again at the deadline.
 func (s *shim) handleSetupTimer() {
 	if s.setupDetector == nil {
 		return

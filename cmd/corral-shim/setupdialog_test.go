@@ -21,10 +21,10 @@ func TestTitle_PatternsDetermineTheActivity(t *testing.T) {
 		{"idle", "", ""}, {"working", "", ""}, {"waiting", "question", "✋ Action"}, {"working", "", ""},
 		{"idle", "turn-ended", ""}, {"", "", ""},
 	}
-	h := newTestSession(t, "sh", "-c", printScript(titles...))
-	h.spec.TitleReady, h.spec.TitleWorking, h.spec.TitleBlocked = "^◇", "^✦", "^✋"
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", printScript(titles...))
+	ts.spec.TitleReady, ts.spec.TitleWorking, ts.spec.TitleBlocked = "^◇", "^✦", "^✋"
+	s := ts.startShim()
+	d := ts.connect()
 	for _, expected := range want {
 		s.typeKeys("\n")
 		m := d.expect(shimwire.StatusReport)
@@ -42,15 +42,15 @@ const trustDialogScript = `stty -echo; printf '\033[2J\033[2;1H╭───╮\0
 printf '\033[2J\033[Hprompt> \033[?2004h'; read line; echo "got $line"; read end`
 
 func TestSetupDialog_IsDetectedOnTheScreen(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", trustDialogScript)
-	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?`, 500*time.Millisecond
-	h.spec.Prompt = "fix it"
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", trustDialogScript)
+	ts.spec.SetupPattern, ts.spec.ReadyTimeout = `Do you trust this folder\?`, 500*time.Millisecond
+	ts.spec.Prompt = "fix it"
+	s := ts.startShim()
+	d := ts.connect()
 	m := d.expect(shimwire.StatusReport)
 	assert.Equal(t, []string{"screen", "waiting", "setup", "Do you trust this folder?"},
 		[]string{m.Source, m.Activity, m.Reason, m.Text})
-	assert.GreaterOrEqual(t, m.Since.Sub(d.hello.Started), h.spec.ReadyTimeout)
+	assert.GreaterOrEqual(t, m.Since.Sub(d.hello.Started), ts.spec.ReadyTimeout)
 	s.typeKeys("\n")
 	over := d.expect(shimwire.StatusReport)
 	assert.Equal(t, []string{"screen", "", ""}, []string{over.Source, over.Activity, over.Reason})
@@ -62,10 +62,10 @@ func TestSetupDialog_IsDetectedOnTheScreen(t *testing.T) {
 
 // TestSetupDialog_MayAppearLate covers a dialog after ReadyTimeout, and a second one after it.
 func TestSetupDialog_MayAppearLate(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `stty -echo; printf 'loading\033[?2004h'; read begin; `+trustDialogScript)
-	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?|prompt>`, 100*time.Millisecond
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf 'loading\033[?2004h'; read begin; `+trustDialogScript)
+	ts.spec.SetupPattern, ts.spec.ReadyTimeout = `Do you trust this folder\?|prompt>`, 100*time.Millisecond
+	s := ts.startShim()
+	d := ts.connect()
 	d.expect(shimwire.Idle)
 	for _, dialog := range []string{"Do you trust this folder?", "prompt>"} {
 		s.typeKeys("\n")
@@ -78,11 +78,11 @@ func TestSetupDialog_MayAppearLate(t *testing.T) {
 
 // TestSetupDialog_IsNotAnsweredByThePrompt covers a dialog that was not reported yet.
 func TestSetupDialog_IsNotAnsweredByThePrompt(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `printf '\033[?2004h'; `+trustDialogScript)
-	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?`, time.Minute
-	h.spec.Prompt = "fix it"
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `printf '\033[?2004h'; `+trustDialogScript)
+	ts.spec.SetupPattern, ts.spec.ReadyTimeout = `Do you trust this folder\?`, time.Minute
+	ts.spec.Prompt = "fix it"
+	s := ts.startShim()
+	d := ts.connect()
 	d.expect(shimwire.Idle) // silent long enough for the prompt to be typed
 	assert.NotContains(t, s.printed(), "prompt>")
 	s.typeKeys("\n")
@@ -98,10 +98,10 @@ func TestSetupDialog_DetectionStopsAfterAStatusReport(t *testing.T) {
 		"by program status": "\x1b]7501;state=idle\a", "by its title": "\x1b]0;✦\a",
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newTestSession(t, "sh", "-c", printScript(report, "Do you trust this folder?", "\a"))
-			h.spec.SetupPattern, h.spec.ReadyTimeout, h.spec.TitleWorking = `Do you trust`, 400*time.Millisecond, "^✦"
-			s := h.startShim()
-			d := h.connect()
+			ts := newTestSession(t, "sh", "-c", printScript(report, "Do you trust this folder?", "\a"))
+			ts.spec.SetupPattern, ts.spec.ReadyTimeout, ts.spec.TitleWorking = `Do you trust`, 400*time.Millisecond, "^✦"
+			s := ts.startShim()
+			d := ts.connect()
 			s.typeKeys("\n")
 			d.expect(shimwire.StatusReport)
 			s.typeKeys("\n")
@@ -118,10 +118,10 @@ func TestSetupDialog_DetectionStopsAfterAStatusReport(t *testing.T) {
 // TestOSC7501_CanBeIgnored also checks that the query is not answered, so that the agent behaves as
 // in any other terminal.
 func TestOSC7501_CanBeIgnored(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", printScript("\x1b]7501;?\a\x1b]7501;state=idle\ashown", "\a"))
-	h.spec.IgnoreOSC7501 = true
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", printScript("\x1b]7501;?\a\x1b]7501;state=idle\ashown", "\a"))
+	ts.spec.IgnoreOSC7501 = true
+	s := ts.startShim()
+	d := ts.connect()
 	s.typeKeys("\n")
 	s.waitFor("shown")
 	s.typeKeys("\n")

@@ -88,14 +88,14 @@ func newTestSession(t *testing.T, args ...string) *testSession {
 	dir := shortDir(t)
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	h := &testSession{t: t, dir: dir, shim: filepath.Join(dir, "corral-shim"), uid: os.Getuid()}
+	ts := &testSession{t: t, dir: dir, shim: filepath.Join(dir, "corral-shim"), uid: os.Getuid()}
 	for _, name := range []string{"corral-shim", "sizes", "reads", "asks"} {
 		require.NoError(t, os.Symlink(exe, filepath.Join(dir, name)))
 	}
 	for _, d := range []string{"state", "run", "work"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o700))
 	}
-	h.spec = shimwire.Spec{
+	ts.spec = shimwire.Spec{
 		RunID: "run-1", Dir: filepath.Join(dir, "work"), Args: args,
 		Env: []string{
 			"PATH=" + dir + ":/usr/local/bin:/usr/bin:/bin", "TERM=xterm-256color", "LANG=C.UTF-8", "PS1=ready> ",
@@ -103,7 +103,7 @@ func newTestSession(t *testing.T, args ...string) *testSession {
 		StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "run", "shim.sock"),
 		LogMax: 1 << 20, IdleAfter: 300 * time.Millisecond, Session: "shop", Program: "agent",
 	}
-	return h
+	return ts
 }
 
 // shortDir creates a directory whose path is short enough for sockets in it.
@@ -115,25 +115,25 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func (h *testSession) writeSpec() string {
-	h.t.Helper()
-	path := filepath.Join(h.dir, "run", "spec")
-	require.NoError(h.t, os.WriteFile(path, h.spec.Append(nil), 0o600))
-	require.NoError(h.t, os.Chown(path, h.uid, -1))
+func (ts *testSession) writeSpec() string {
+	ts.t.Helper()
+	path := filepath.Join(ts.dir, "run", "spec")
+	require.NoError(ts.t, os.WriteFile(path, ts.spec.Append(nil), 0o600))
+	require.NoError(ts.t, os.Chown(path, ts.uid, -1))
 	return path
 }
 
-func (h *testSession) log() string {
-	h.t.Helper()
-	b, err := os.ReadFile(filepath.Join(h.spec.StateDir, logName))
-	require.NoError(h.t, err)
+func (ts *testSession) log() string {
+	ts.t.Helper()
+	b, err := os.ReadFile(filepath.Join(ts.spec.StateDir, logName))
+	require.NoError(ts.t, err)
 	return string(b)
 }
 
-func (h *testSession) status() exitstatus.Status {
-	h.t.Helper()
-	s, err := exitstatus.Read(h.spec.StateDir)
-	require.NoError(h.t, err)
+func (ts *testSession) status() exitstatus.Status {
+	ts.t.Helper()
+	s, err := exitstatus.Read(ts.spec.StateDir)
+	require.NoError(ts.t, err)
 	return s
 }
 
@@ -172,21 +172,21 @@ type testTerminal struct {
 }
 
 // startShim starts the session's shim in a new terminal.
-func (h *testSession) startShim(change ...func(*exec.Cmd)) *testTerminal {
-	h.t.Helper()
-	s := &testTerminal{testSession: h, fresh: make(chan struct{}, 1), done: make(chan struct{})}
+func (ts *testSession) startShim(change ...func(*exec.Cmd)) *testTerminal {
+	ts.t.Helper()
+	s := &testTerminal{testSession: ts, fresh: make(chan struct{}, 1), done: make(chan struct{})}
 	slave := s.openTerminal()
-	s.cmd = exec.Command(h.shim, "run", h.writeSpec())
+	s.cmd = exec.Command(ts.shim, "run", ts.writeSpec())
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = slave, slave, slave
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	for _, f := range change {
 		f(s.cmd)
 	}
-	require.NoError(h.t, s.cmd.Start())
-	require.NoError(h.t, slave.Close())
+	require.NoError(ts.t, s.cmd.Start())
+	require.NoError(ts.t, slave.Close())
 	go s.read()
 	go func() { _ = s.cmd.Wait(); close(s.done) }()
-	h.t.Cleanup(s.cleanup)
+	ts.t.Cleanup(s.cleanup)
 	return s
 }
 
@@ -289,15 +289,15 @@ type daemon struct {
 }
 
 // connect waits for the session's socket, connects to it, and receives the Hello.
-func (h *testSession) connect() *daemon {
-	h.t.Helper()
-	waitForFile(h.t, h.spec.Socket)
-	fd, err := dial(h.spec.Socket)
-	require.NoError(h.t, err)
-	d := &daemon{t: h.t, fd: fd}
-	h.t.Cleanup(d.close)
+func (ts *testSession) connect() *daemon {
+	ts.t.Helper()
+	waitForFile(ts.t, ts.spec.Socket)
+	fd, err := dial(ts.spec.Socket)
+	require.NoError(ts.t, err)
+	d := &daemon{t: ts.t, fd: fd}
+	ts.t.Cleanup(d.close)
 	d.hello = d.next()
-	require.Equal(h.t, shimwire.Hello, d.hello.Kind)
+	require.Equal(ts.t, shimwire.Hello, d.hello.Kind)
 	return d
 }
 
@@ -376,36 +376,36 @@ func (d *daemon) sendText(seq uint32, text string, flags uint32) {
 }
 
 // writeFile and readFile access files in the workspace.
-func (h *testSession) writeFile(name, text string) {
-	h.t.Helper()
-	require.NoError(h.t, os.WriteFile(filepath.Join(h.spec.Dir, name), []byte(text), 0o600))
+func (ts *testSession) writeFile(name, text string) {
+	ts.t.Helper()
+	require.NoError(ts.t, os.WriteFile(filepath.Join(ts.spec.Dir, name), []byte(text), 0o600))
 }
 
-func (h *testSession) readFile(name string) string {
-	h.t.Helper()
-	b, err := os.ReadFile(filepath.Join(h.spec.Dir, name))
-	require.NoError(h.t, err)
+func (ts *testSession) readFile(name string) string {
+	ts.t.Helper()
+	b, err := os.ReadFile(filepath.Join(ts.spec.Dir, name))
+	require.NoError(ts.t, err)
 	return string(b)
 }
 
 // killAgent kills only the agent.
-func (h *testSession) killAgent(d *daemon) {
-	h.t.Helper()
-	require.NoError(h.t, unix.Kill(d.hello.AgentPID, unix.SIGKILL))
+func (ts *testSession) killAgent(d *daemon) {
+	ts.t.Helper()
+	require.NoError(ts.t, unix.Kill(d.hello.AgentPID, unix.SIGKILL))
 }
 
 // chown makes another user the owner of all files of the session, and replaces the link to the test
 // binary by a copy that this user can execute.
-func (h *testSession) chown(uid int) {
-	h.t.Helper()
-	h.uid = uid
+func (ts *testSession) chown(uid int) {
+	ts.t.Helper()
+	ts.uid = uid
 	exe, err := os.Executable()
-	require.NoError(h.t, err)
+	require.NoError(ts.t, err)
 	b, err := os.ReadFile(exe)
-	require.NoError(h.t, err)
-	require.NoError(h.t, os.Remove(h.shim))
-	require.NoError(h.t, os.WriteFile(h.shim, b, 0o700))
-	require.NoError(h.t, filepath.WalkDir(h.dir, func(path string, _ os.DirEntry, err error) error {
+	require.NoError(ts.t, err)
+	require.NoError(ts.t, os.Remove(ts.shim))
+	require.NoError(ts.t, os.WriteFile(ts.shim, b, 0o700))
+	require.NoError(ts.t, filepath.WalkDir(ts.dir, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

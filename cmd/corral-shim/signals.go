@@ -78,12 +78,12 @@ func (s *signals) receive(c <-chan os.Signal) {
 // signals.receive.
 const signalDeliveryTime = 250 * time.Millisecond
 
-// awaitSIGTERM returns the channel for which sigtermTime has to wait. It is called right after the
-// agent has exited: if the whole scope gets SIGTERM, the shim gets it before the agent, which is
-// its child, but may notice it after the agent's exit. If a daemon is connected, which usually
+// sigtermDelivery returns the channel for which sigtermTime has to wait. It is called right after
+// the agent has exited: if the whole scope gets SIGTERM, the shim gets it before the agent, which
+// is its child, but may notice it after the agent's exit. If a daemon is connected, which usually
 // knows better who requested what and reports the exit at once, only signals that were sent by now
 // are waited for.
-func (s *shim) awaitSIGTERM() <-chan struct{} {
+func (s *shim) sigtermDelivery() <-chan struct{} {
 	if !s.hasDaemon() {
 		return s.signals.sigterms
 	}
@@ -93,7 +93,7 @@ func (s *shim) awaitSIGTERM() <-chan struct{} {
 
 // sigtermTime returns when the shim, and so presumably the whole scope, received SIGTERM, at most
 // exited, the time of the agent's exit; 0 if it received none. delivered is the result of
-// awaitSIGTERM.
+// sigtermDelivery.
 func (s *shim) sigtermTime(delivered <-chan struct{}, exited time.Duration) time.Duration {
 	select {
 	case <-delivered:

@@ -37,9 +37,9 @@ func TestShim_SurvivesSignals(t *testing.T) {
 // TestSocket_IsRecreatedOnSIGUSR1 covers a removed socket, a removed directory, and a socket that
 // was replaced by a file. Existing connections stay open.
 func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "read a; exit 7")
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", "read a; exit 7")
+	s := ts.startShim()
+	d := ts.connect()
 	terminal := func() string {
 		name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", d.hello.ShimPID))
 		require.NoError(t, err)
@@ -47,32 +47,32 @@ func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 	}
 	pane := terminal()
 	for _, dir := range []bool{false, true} {
-		require.NoError(t, os.Remove(h.spec.Socket))
+		require.NoError(t, os.Remove(ts.spec.Socket))
 		if dir {
-			require.NoError(t, os.RemoveAll(filepath.Dir(h.spec.Socket)))
+			require.NoError(t, os.RemoveAll(filepath.Dir(ts.spec.Socket)))
 			require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1)) // its directory does not exist yet
-			require.NoError(t, os.Mkdir(filepath.Dir(h.spec.Socket), 0o700))
+			require.NoError(t, os.Mkdir(filepath.Dir(ts.spec.Socket), 0o700))
 		}
 		require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
-		assert.Equal(t, d.hello.AgentPID, h.connect().hello.AgentPID)
+		assert.Equal(t, d.hello.AgentPID, ts.connect().hello.AgentPID)
 	}
-	before, err := os.Stat(h.spec.Socket)
+	before, err := os.Stat(ts.spec.Socket)
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
-	h.connect()
+	ts.connect()
 	assert.Equal(t, pane, terminal())
-	after, err := os.Stat(h.spec.Socket)
+	after, err := os.Stat(ts.spec.Socket)
 	require.NoError(t, err)
 	assert.True(t, os.SameFile(before, after), "an existing socket is kept")
-	other := h.spec.Socket + ".other"
+	other := ts.spec.Socket + ".other"
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
-	require.NoError(t, os.Rename(other, h.spec.Socket))
+	require.NoError(t, os.Rename(other, ts.spec.Socket))
 	require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
 	testbed.Poll(t, "a socket in place of the other file", func() bool {
-		there, err := os.Lstat(h.spec.Socket)
+		there, err := os.Lstat(ts.spec.Socket)
 		return err == nil && there.Mode().Type() == os.ModeSocket
 	})
-	assert.Equal(t, d.hello.AgentPID, h.connect().hello.AgentPID)
+	assert.Equal(t, d.hello.AgentPID, ts.connect().hello.AgentPID)
 	s.typeKeys("\n")
 	assert.Equal(t, 7, s.wait())
 }
@@ -109,9 +109,9 @@ func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 }
 
 func TestShim_ReportsActivity(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty -echo; echo one; read a; echo two; read a")
-	s := h.startShim()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", "stty -echo; echo one; read a; echo two; read a")
+	s := ts.startShim()
+	d := ts.connect()
 	hello := d.hello
 	assert.Equal(t, "run-1", hello.RunID)
 	assert.Equal(t, s.cmd.Process.Pid, hello.ShimPID)
@@ -125,8 +125,8 @@ func TestShim_ReportsActivity(t *testing.T) {
 	s.waitFor("one")
 
 	idle := d.expect(shimwire.Idle)
-	assert.GreaterOrEqual(t, time.Since(idle.Since), h.spec.IdleAfter)
-	late := h.connect()
+	assert.GreaterOrEqual(t, time.Since(idle.Since), ts.spec.IdleAfter)
+	late := ts.connect()
 	assert.True(t, late.hello.Idle)
 	assert.Equal(t, idle.Since, late.hello.Since)
 
@@ -145,13 +145,13 @@ func TestShim_ReportsActivity(t *testing.T) {
 }
 
 func TestConnections_AreLimited(t *testing.T) {
-	h := newTestSession(t, "sleep", "1000")
-	h.startShim()
-	first := h.connect()
+	ts := newTestSession(t, "sleep", "1000")
+	ts.startShim()
+	first := ts.connect()
 	for range maxConns - 1 {
-		h.connect()
+		ts.connect()
 	}
-	fd, err := dial(h.spec.Socket)
+	fd, err := dial(ts.spec.Socket)
 	require.NoError(t, err)
 	refused := &daemon{t: t, fd: fd}
 	_, err = refused.receive()
@@ -161,7 +161,7 @@ func TestConnections_AreLimited(t *testing.T) {
 	// The slot is free as soon as the shim has noticed the end of the connection, which an accepted
 	// new connection shows.
 	for {
-		if fd, err = dial(h.spec.Socket); err != nil {
+		if fd, err = dial(ts.spec.Socket); err != nil {
 			require.NoError(t, err)
 		}
 		again := &daemon{t: t, fd: fd}
@@ -176,11 +176,11 @@ func TestConnections_AreLimited(t *testing.T) {
 }
 
 func TestConnections_CloseOnInvalidMessages(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "read a; exit 2")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "read a; exit 2")
+	s := ts.startShim()
 	s.connectAndSend([]byte("t\x01"))
 	s.connectAndSend(make([]byte, shimwire.MaxMessage+1))
-	d := h.connect()
+	d := ts.connect()
 	d.send(shimwire.Message{Kind: 'Z', Data: []byte("of a younger daemon")})
 	d.send(shimwire.Message{Kind: shimwire.Join})
 	d.send(shimwire.Message{Kind: shimwire.Resized})
@@ -201,13 +201,13 @@ func (s *testTerminal) connectAndSend(b []byte) {
 }
 
 func TestSocket_AcceptsLongPaths(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "read a")
-	dir := filepath.Join(h.dir, strings.Repeat("d", 100), strings.Repeat("e", 100))
+	ts := newTestSession(t, "sh", "-c", "read a")
+	dir := filepath.Join(ts.dir, strings.Repeat("d", 100), strings.Repeat("e", 100))
 	require.NoError(t, os.MkdirAll(dir, 0o700))
-	h.spec.Socket = filepath.Join(dir, "shim.sock")
-	s := h.startShim()
-	d := h.connect()
-	st, err := os.Stat(h.spec.Socket)
+	ts.spec.Socket = filepath.Join(dir, "shim.sock")
+	s := ts.startShim()
+	d := ts.connect()
+	st, err := os.Stat(ts.spec.Socket)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), st.Mode().Perm())
 	d.sendTextAndWait(1, "\n", 0)
@@ -218,26 +218,26 @@ func TestSocket_AcceptsLongPaths(t *testing.T) {
 }
 
 func TestSocket_LeavesReplacementInPlace(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "read a")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", "read a")
+	s := ts.startShim()
 	s.connect()
-	require.NoError(t, os.Remove(h.spec.Socket))
-	require.NoError(t, os.WriteFile(h.spec.Socket, nil, 0o600))
+	require.NoError(t, os.Remove(ts.spec.Socket))
+	require.NoError(t, os.WriteFile(ts.spec.Socket, nil, 0o600))
 	s.typeKeys("\n")
 	require.Equal(t, 0, s.wait())
-	assert.FileExists(t, h.spec.Socket)
+	assert.FileExists(t, ts.spec.Socket)
 }
 
 // TestShim_NeedsNoNewThreadsWhileRunning prevents a running shim from creating threads, as an agent
 // does that uses up the scope's TasksMax. Everything must work as before.
 func TestShim_NeedsNoNewThreadsWhileRunning(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; "+
+	ts := newTestSession(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; "+
 		"while read a; do seq 20000; echo $a; done; exit 11")
-	s := h.startShim(h.asUnprivileged()) // RLIMIT_NPROC does not apply to root
-	d := h.connect()
-	second := h.connect()
+	s := ts.startShim(ts.asUnprivileged()) // RLIMIT_NPROC does not apply to root
+	d := ts.connect()
+	second := ts.connect()
 	s.waitFor("taken away")
-	threads := h.threads(d)
+	threads := ts.threads(d)
 	for i, word := range []string{"alpha", "beta", "gamma", "delta"} {
 		assert.Empty(t, d.sendTextAndWait(uint32(i), word, shimwire.FlagEnter).Error)
 		s.waitFor("\n" + word)
@@ -246,7 +246,7 @@ func TestShim_NeedsNoNewThreadsWhileRunning(t *testing.T) {
 		d.expect(shimwire.Idle)
 	}
 	second.close()
-	assert.Equal(t, threads, h.threads(d))
+	assert.Equal(t, threads, ts.threads(d))
 	s.typeKeys("\x04")
 	assert.Equal(t, 11, s.wait())
 	st := s.status()
@@ -254,9 +254,9 @@ func TestShim_NeedsNoNewThreadsWhileRunning(t *testing.T) {
 	assert.Equal(t, 11, st.Value)
 }
 
-func (h *testSession) threads(d *daemon) int {
-	h.t.Helper()
+func (ts *testSession) threads(d *daemon) int {
+	ts.t.Helper()
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", d.hello.ShimPID))
-	require.NoError(h.t, err)
+	require.NoError(ts.t, err)
 	return len(tasks)
 }

@@ -50,9 +50,9 @@ func TestTerminal_InterruptAndQuitKeys(t *testing.T) {
 }
 
 func TestTerminal_SupportsJobControl(t *testing.T) {
-	h := newTestSession(t, "bash", "--norc", "-i")
-	h.writeFile("job", `trap "echo again" CONT; trap "echo interrupted; exit 5" INT; echo running; while :; do read x; done`)
-	s := h.startShim()
+	ts := newTestSession(t, "bash", "--norc", "-i")
+	ts.writeFile("job", `trap "echo again" CONT; trap "echo interrupted; exit 5" INT; echo running; while :; do read x; done`)
+	s := ts.startShim()
 	s.waitFor("ready> ")
 	s.typeKeys("sh job\n")
 	s.waitFor("running\r\n")
@@ -75,27 +75,27 @@ func TestTerminal_PassesBytesUnchanged(t *testing.T) {
 	}
 	sequences := "\x1b[38;2;1;2;3mtrue colour\x1b[0m\x1b[?1000h\x1b[?1006h\x1b[?2004h" +
 		"\x1b[>1u\x1b[=3;1u\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\" + string(all)
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; cat in; head -c $1 > got; printf done`, "sh", "300")
-	h.writeFile("in", sequences)
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; cat in; head -c $1 > got; printf done`, "sh", "300")
+	ts.writeFile("in", sequences)
+	s := ts.startShim()
 	s.waitFor("go" + sequences)
 	keys := "\x1b[<0;10;20M\x1b[97;5u\x1b[200~pasted\x1b[201~\x03\x1a\x11\x13" + string(all)
 	keys += strings.Repeat("x", 300-len(keys))
 	s.typeKeys(keys)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, keys, h.readFile("got"))
+	assert.Equal(t, keys, ts.readFile("got"))
 	s.waitFor("go" + sequences + "done")
 	assert.Equal(t, "go"+sequences+"done", s.log())
 }
 
 func TestTerminal_AcceptsLongPastes(t *testing.T) {
 	text := strings.Repeat("0123456789abcde\n", 1<<14)
-	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; head -c $1 > got`, "sh", "262144")
-	s := h.startShim()
+	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; head -c $1 > got`, "sh", "262144")
+	s := ts.startShim()
 	s.waitFor("go")
 	s.typeKeys(text)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, text, h.readFile("got"))
+	assert.Equal(t, text, ts.readFile("got"))
 }
 
 func TestTerminal_ShowsTheEndOfLongOutput(t *testing.T) {

@@ -10,15 +10,15 @@ import (
 // rowsAfter returns the rows of a screen of 4 rows and 20 columns after output that arrives in
 // pieces of this size.
 func rowsAfter(output string, size int) []string {
-	p := newTextScreen(4, 20)
+	screen := newTextScreen(4, 20)
 	for len(output) > 0 {
 		n := min(size, len(output))
-		p.write([]byte(output[:n]))
+		screen.write([]byte(output[:n]))
 		output = output[n:]
 	}
-	rows := make([]string, p.rows)
+	rows := make([]string, screen.rows)
 	for row := range rows {
-		rows[row] = p.line(row)
+		rows[row] = screen.line(row)
 	}
 	return rows
 }
@@ -64,15 +64,15 @@ func TestTextScreen_FollowsOutput(t *testing.T) {
 }
 
 func TestTextScreen_Resize(t *testing.T) {
-	p := newTextScreen(3, 10)
-	p.write([]byte("one\r\ntwo\r\nthree"))
-	p.resize(2, 4)
-	assert.Equal(t, "one", p.line(0))
-	p.write([]byte("\r\nx"))
-	assert.Equal(t, []string{"two", "x"}, []string{p.line(0), p.line(1)})
-	p.resize(1<<20, 0)
-	assert.Equal(t, maxSide, p.rows)
-	p.write([]byte("yz"))
+	screen := newTextScreen(3, 10)
+	screen.write([]byte("one\r\ntwo\r\nthree"))
+	screen.resize(2, 4)
+	assert.Equal(t, "one", screen.line(0))
+	screen.write([]byte("\r\nx"))
+	assert.Equal(t, []string{"two", "x"}, []string{screen.line(0), screen.line(1)})
+	screen.resize(1<<20, 0)
+	assert.Equal(t, maxSide, screen.rows)
+	screen.write([]byte("yz"))
 }
 
 // FuzzTextScreen checks that no output writes outside of the screen, and that the result does not
@@ -90,10 +90,10 @@ func FuzzTextScreen(f *testing.F) {
 }
 
 func BenchmarkTextScreen(b *testing.B) {
-	p := newTextScreen(40, 120)
+	screen := newTextScreen(40, 120)
 	output := []byte(strings.Repeat("\x1b[32m+\tif err := s.save(entry); err != nil {\x1b[0m\r\n", 1000))
 	b.SetBytes(int64(len(output)))
 	for b.Loop() {
-		p.write(output)
+		screen.write(output)
 	}
 }

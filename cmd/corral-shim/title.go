@@ -7,7 +7,8 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// titleStatus derives the agent's status from the terminal's title, if its definition has patterns.
+// titleStatus derives the agent's status from the terminal's title, if the agent's definition has
+// patterns for it.
 type titleStatus struct {
 	ready, working, blocked *regexp.Regexp // nil if no title shows this
 

@@ -27,10 +27,10 @@ type tmux struct {
 }
 
 // inTmux starts the session's shim in a new tmux server.
-func (h *testSession) inTmux() *tmux {
-	h.t.Helper()
-	m := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "tmux")}
-	m.start("run", h.writeSpec())
+func (ts *testSession) inTmux() *tmux {
+	ts.t.Helper()
+	m := &tmux{testSession: ts, socket: filepath.Join(ts.dir, "run", "tmux")}
+	m.start("run", ts.writeSpec())
 	return m
 }
 
@@ -150,9 +150,9 @@ func TestPane_ClosedOrLost(t *testing.T) {
 		for _, attached := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, attached %t", c.name, attached), func(t *testing.T) {
 				t.Parallel()
-				h := newTestSession(t, "sh", "-c", `trap 'echo hung up; exit 12' HUP; echo ready; while read x; do echo "got $x"; [ "$x" = end ] && exit 14; done`)
-				m := h.inTmux()
-				d := h.connect()
+				ts := newTestSession(t, "sh", "-c", `trap 'echo hung up; exit 12' HUP; echo ready; while read x; do echo "got $x"; [ "$x" = end ] && exit 14; done`)
+				m := ts.inTmux()
+				d := ts.connect()
 				defer d.cleanup()
 				if attached {
 					m.attach().waitFor("ready")
@@ -161,23 +161,23 @@ func TestPane_ClosedOrLost(t *testing.T) {
 				if c.closed {
 					d.expect(shimwire.PaneClosed)
 					waitForExit(t, d.hello.ShimPID)
-					st := h.status()
+					st := ts.status()
 					assert.True(t, st.PaneClosed)
 					assert.Equal(t, 12, st.Value)
-					assert.Contains(t, h.log(), "hung up")
+					assert.Contains(t, ts.log(), "hung up")
 					return
 				}
 				d.expect(shimwire.PaneLost)
 				waitForExit(t, m.pid)
-				late := h.connect()
+				late := ts.connect()
 				assert.False(t, late.hello.Pane)
 				assert.Equal(t, d.hello.AgentPID, late.hello.AgentPID)
 				assert.Empty(t, d.sendTextAndWait(1, "a line\nend\n", 0).Error)
 				waitForExit(t, d.hello.ShimPID)
-				assert.False(t, h.status().PaneClosed)
-				assert.Equal(t, 14, h.status().Value)
-				assert.Contains(t, h.log(), "got a line\r\n")
-				assert.Contains(t, h.log(), "got end\r\n")
+				assert.False(t, ts.status().PaneClosed)
+				assert.Equal(t, 14, ts.status().Value)
+				assert.Contains(t, ts.log(), "got a line\r\n")
+				assert.Contains(t, ts.log(), "got end\r\n")
 			})
 		}
 	}
@@ -189,62 +189,62 @@ func TestTmuxServer_DiesDuringOutput(t *testing.T) {
 	for n := range 8 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			h := newTestSession(t, "sh", "-c", `trap '' HUP; i=0; while [ ! -e end ]; do i=$((i+1)); echo "line $i of many"; done; echo the last; exit 14`)
-			h.spec.LogMax = 1 << 20
-			m := h.inTmux()
-			d := h.connect()
+			ts := newTestSession(t, "sh", "-c", `trap '' HUP; i=0; while [ ! -e end ]; do i=$((i+1)); echo "line $i of many"; done; echo the last; exit 14`)
+			ts.spec.LogMax = 1 << 20
+			m := ts.inTmux()
+			d := ts.connect()
 			defer d.cleanup()
 			require.NoError(t, unix.Kill(m.pid, unix.SIGKILL))
 			d.expect(shimwire.PaneLost)
-			late := h.connect()
+			late := ts.connect()
 			assert.Equal(t, d.hello.AgentPID, late.hello.AgentPID, "the shim and its agent live")
-			require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "end"), nil, 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(ts.spec.Dir, "end"), nil, 0o600))
 			waitForExit(t, d.hello.ShimPID)
-			assert.Equal(t, 14, h.status().Value)
-			assert.Contains(t, h.log(), "the last\r\n")
+			assert.Equal(t, 14, ts.status().Value)
+			assert.Contains(t, ts.log(), "the last\r\n")
 		})
 	}
 }
 
 func TestPaneClosed_EscalatesToSIGTERM(t *testing.T) {
 	t.Parallel()
-	h := newTestSession(t, "sh", "-c", `trap '' HUP; echo ready; while :; do sleep 1000; done`)
-	m := h.inTmux()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `trap '' HUP; echo ready; while :; do sleep 1000; done`)
+	m := ts.inTmux()
+	d := ts.connect()
 	defer d.cleanup()
 	m.call("kill-session", "-t", "agent")
 	d.expect(shimwire.PaneClosed)
 	waitForExit(t, d.hello.ShimPID)
-	st := h.status()
+	st := ts.status()
 	assert.True(t, st.PaneClosed)
 	assert.Equal(t, int(unix.SIGTERM), st.Value)
 }
 
 func TestOutput_ContinuesWithoutTmux(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `echo ready; read x; seq 300000; exit 8`)
-	h.spec.LogMax = 16 << 20
-	m := h.inTmux()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `echo ready; read x; seq 300000; exit 8`)
+	ts.spec.LogMax = 16 << 20
+	m := ts.inTmux()
+	d := ts.connect()
 	defer d.cleanup()
 	require.NoError(t, unix.Kill(m.pid, unix.SIGKILL))
 	d.expect(shimwire.PaneLost)
 	d.sendText(1, "\n", 0)
 	waitForExit(t, d.hello.ShimPID)
-	assert.Equal(t, 8, h.status().Value)
-	assert.True(t, strings.HasSuffix(h.log(), "\r\n299999\r\n300000\r\n"))
-	assert.Equal(t, 1, strings.Count(h.log(), "\r\n150000\r\n"))
+	assert.Equal(t, 8, ts.status().Value)
+	assert.True(t, strings.HasSuffix(ts.log(), "\r\n299999\r\n300000\r\n"))
+	assert.Equal(t, 1, strings.Count(ts.log(), "\r\n150000\r\n"))
 }
 
 func TestJoin_ShowsTheAgentInANewPane(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", `printf '\033[?2004h\033[?1000h'; sizes & trap 'kill $!' EXIT; stty -echo; while read x; do echo "got $x"; [ "$x" = end ] && exit 21; done; exit 1`)
-	first := h.inTmux()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", `printf '\033[?2004h\033[?1000h'; sizes & trap 'kill $!' EXIT; stty -echo; while read x; do echo "got $x"; [ "$x" = end ] && exit 21; done; exit 1`)
+	first := ts.inTmux()
+	d := ts.connect()
 	defer d.cleanup()
 	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
 	d.expect(shimwire.PaneLost)
 
-	second := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "second")}
-	second.start("join", h.spec.Socket)
+	second := &tmux{testSession: ts, socket: filepath.Join(ts.dir, "run", "second")}
+	second.start("join", ts.spec.Socket)
 	eye := second.attach()
 	eye.waitFor("size 30 100")
 	eye.typeKeys("hello\n")
@@ -256,55 +256,55 @@ func TestJoin_ShowsTheAgentInANewPane(t *testing.T) {
 
 	require.NoError(t, unix.Kill(second.pid, unix.SIGTERM))
 	d.expect(shimwire.PaneLost)
-	third := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "third")}
-	third.start("join", h.spec.Socket)
+	third := &tmux{testSession: ts, socket: filepath.Join(ts.dir, "run", "third")}
+	third.start("join", ts.spec.Socket)
 	eye = third.attach()
 	eye.waitFor("size 30 100")
-	assert.True(t, h.connect().hello.Pane)
+	assert.True(t, ts.connect().hello.Pane)
 	eye.typeKeys("end\n")
 	waitForExit(t, d.hello.ShimPID)
-	assert.Equal(t, 21, h.status().Value)
+	assert.Equal(t, 21, ts.status().Value)
 	third.waitForExitLine("exited with code 21")
 }
 
 func TestJoin_ReportsAClosedPane(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "trap 'exit 13' HUP; echo ready; while :; do read x; done")
-	first := h.inTmux()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", "trap 'exit 13' HUP; echo ready; while :; do read x; done")
+	first := ts.inTmux()
+	d := ts.connect()
 	defer d.cleanup()
 	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
 	d.expect(shimwire.PaneLost)
-	second := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "second")}
-	second.start("join", h.spec.Socket)
-	h.awaitPane()
+	second := &tmux{testSession: ts, socket: filepath.Join(ts.dir, "run", "second")}
+	second.start("join", ts.spec.Socket)
+	ts.awaitPane()
 	second.call("kill-pane", "-t", "agent")
 	d.expect(shimwire.PaneClosed)
 	waitForExit(t, d.hello.ShimPID)
-	assert.Equal(t, 13, h.status().Value)
-	assert.True(t, h.status().PaneClosed)
+	assert.Equal(t, 13, ts.status().Value)
+	assert.True(t, ts.status().PaneClosed)
 }
 
 func TestJoin_ReportsAKilledJoiner(t *testing.T) {
-	h := newTestSession(t, "sh", "-c", "echo ready; while :; do read x; done")
-	first := h.inTmux()
-	d := h.connect()
+	ts := newTestSession(t, "sh", "-c", "echo ready; while :; do read x; done")
+	first := ts.inTmux()
+	d := ts.connect()
 	defer d.cleanup()
 	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
 	d.expect(shimwire.PaneLost)
-	second := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "second")}
-	second.start("join", h.spec.Socket)
-	h.awaitPane()
+	second := &tmux{testSession: ts, socket: filepath.Join(ts.dir, "run", "second")}
+	second.start("join", ts.spec.Socket)
+	ts.awaitPane()
 	thin, err := strconv.Atoi(second.call("display-message", "-p", "#{pane_pid}"))
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(thin, unix.SIGKILL))
 	d.expect(shimwire.PaneLost)
 	assert.Empty(t, d.sendTextAndWait(1, "still there\n", 0).Error)
-	assert.False(t, h.connect().hello.Pane)
+	assert.False(t, ts.connect().hello.Pane)
 }
 
 func TestJoin_FailsWithoutAShim(t *testing.T) {
-	h := newTestSession(t, "true")
-	c := exec.Command(h.shim, "join", h.spec.Socket)
+	ts := newTestSession(t, "true")
+	c := exec.Command(ts.shim, "join", ts.spec.Socket)
 	out, err := c.CombinedOutput()
 	require.Error(t, err)
 	assert.Equal(t, exitFailure, c.ProcessState.ExitCode())
@@ -312,15 +312,15 @@ func TestJoin_FailsWithoutAShim(t *testing.T) {
 }
 
 // awaitPane waits until the shim has a pane again.
-func (h *testSession) awaitPane() {
-	h.t.Helper()
+func (ts *testSession) awaitPane() {
+	ts.t.Helper()
 	end := time.Now().Add(deadline)
 	for {
-		d := h.connect()
+		d := ts.connect()
 		d.close()
 		if d.hello.Pane {
 			return
 		}
-		require.True(h.t, time.Now().Before(end))
+		require.True(ts.t, time.Now().Before(end))
 	}
 }

@@ -21,7 +21,8 @@ const (
 	minHeight = 40
 )
 
-// output buffers the emitted lines and writes them together, once for each Write of the transcript.
+// output buffers the emitted lines and writes them together: at the end of each Write of the
+// transcript, and whenever they exceed maxPending.
 type output struct {
 	writer       io.Writer
 	pending      []byte
@@ -203,7 +204,8 @@ func (s *screen) resize(columns, rows int) {
 }
 
 // moveToCell moves the cursor to a cell of the terminal. If the terminal's height is unknown, a row
-// below it raises it: programs move the cursor far down to learn the size.
+// below the assumed height raises it. A row beyond maxRows does not: programs address such a row to
+// learn the size of the terminal.
 func (s *screen) moveToCell(row, column int) {
 	if row >= s.height && row < maxRows && !s.heightKnown {
 		s.height = row + 1
@@ -260,7 +262,8 @@ func (s *screen) scroll(first, last, n int) {
 	s.deleteLines(first, last, n)
 }
 
-// deleteLines removes n lines at index at and appends blank lines at the end, after last.
+// deleteLines removes n lines at index at. The lines from there to last move up, and blank lines
+// take their places.
 func (s *screen) deleteLines(at, last, n int) {
 	s.ensureLines(last)
 	n = min(n, last-at+1)
@@ -273,7 +276,8 @@ func (s *screen) deleteLines(at, last, n int) {
 	s.reuse(lines[len(lines)-n:])
 }
 
-// insertLines inserts n blank lines at index at and removes as many from the end, up to last.
+// insertLines inserts n blank lines at index at. The lines from there to last move down, and the
+// last n of them are removed.
 func (s *screen) insertLines(at, last, n int) {
 	s.ensureLines(last)
 	n = min(n, last-at+1)

@@ -62,106 +62,107 @@ func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(&outp
 
 // Write processes what the agent wrote, in parts of any size. It returns the errors of the
 // underlying writer.
-func (l *Transcript) Write(p []byte) (int, error) {
+func (t *Transcript) Write(p []byte) (int, error) {
 	n := len(p)
-	if len(l.partial) > 0 {
-		p = append(l.partial, p...)
-		l.partial = nil
+	if len(t.partial) > 0 {
+		p = append(t.partial, p...)
+		t.partial = nil
 	}
 	for len(p) > 0 && utf8.FullRune(p) {
 		r, size := utf8.DecodeRune(p)
-		l.handle(r)
+		t.handle(r)
 		p = p[size:]
 	}
-	l.partial = append(l.partial, p...)
-	return n, l.out.flush()
+	t.partial = append(t.partial, p...)
+	return n, t.out.flush()
 }
 
 // Resize sets the terminal's size for what is written from now on; zeros mean that it is unknown.
-func (l *Transcript) Resize(columns, rows int) {
-	l.resize(columns, rows)
-	if l.primary != nil {
-		l.primary.resize(columns, rows)
+func (t *Transcript) Resize(columns, rows int) {
+	t.resize(columns, rows)
+	if t.primary != nil {
+		t.primary.resize(columns, rows)
 	}
 }
 
 // Flush emits the lines above the cursor, for readers that follow a growing log. A line that
 // changes after that is emitted once more.
-func (l *Transcript) Flush() error {
-	if l.primary == nil {
-		l.emitAbove()
+func (t *Transcript) Flush() error {
+	if t.primary == nil {
+		t.emitAbove()
 	}
-	return l.out.flush()
+	return t.out.flush()
 }
 
 // Close emits all remaining lines.
-func (l *Transcript) Close() error {
-	for range l.partial {
-		l.handle(utf8.RuneError)
+func (t *Transcript) Close() error {
+	for range t.partial {
+		t.handle(utf8.RuneError)
 	}
-	l.partial = nil
-	l.setAlternate(false)
-	l.finish()
-	return l.out.flush()
+	t.partial = nil
+	t.setAlternate(false)
+	t.finish()
+	return t.out.flush()
 }
 
 // SetOutput writes everything from now on to another writer.
-func (l *Transcript) SetOutput(out io.Writer) { l.out.writer = out }
+func (t *Transcript) SetOutput(out io.Writer) { t.out.writer = out }
 
 // setAlternate switches to the program's alternate screen and back.
-func (l *Transcript) setAlternate(on bool) {
+func (t *Transcript) setAlternate(on bool) {
 	switch {
-	case on && l.primary == nil:
-		main := l.screen
-		main.emitAbove()
-		l.screen = newScreen(main.out, l.spare)
-		l.width, l.height, l.heightKnown, l.noWrap, l.primary = main.width, main.height, main.heightKnown, main.noWrap, &main
-		l.moveToRow(l.primary.row - l.primary.base())
-	case !on && l.primary != nil:
-		first, used := 0, l.usedLines()
-		for first < used && l.lines[first].isBlank() {
+	case on && t.primary == nil:
+		primary := t.screen
+		primary.emitAbove()
+		t.screen = newScreen(primary.out, t.spare)
+		t.width, t.height, t.heightKnown = primary.width, primary.height, primary.heightKnown
+		t.noWrap, t.primary = primary.noWrap, &primary
+		t.moveToRow(t.primary.row - t.primary.base())
+	case !on && t.primary != nil:
+		first, used := 0, t.usedLines()
+		for first < used && t.lines[first].isBlank() {
 			first++
 		}
-		for _, row := range l.lines[first:used] {
-			l.emit(row)
+		for _, row := range t.lines[first:used] {
+			t.emit(row)
 		}
-		height, cuts := l.height, l.noWrap
-		l.spare, l.screen, l.primary = l.lines, *l.primary, nil
-		l.height, l.noWrap = max(height, l.height), cuts
+		height, noWrap := t.height, t.noWrap
+		t.spare, t.screen, t.primary = t.lines, *t.primary, nil
+		t.height, t.noWrap = max(height, t.height), noWrap
 	}
 }
 
-func (l *Transcript) handle(r rune) {
+func (t *Transcript) handle(r rune) {
 	switch {
 	case r == can || r == sub:
-		l.state = inText // cancels any sequence
+		t.state = inText // cancels any sequence
 		return
 	case r == esc:
-		l.state = inEscape // terminates any string, as the ESC of ST does
+		t.state = inEscape // terminates any string, as the ESC of ST does
 		return
-	case r >= 0x80 && r < 0xa0 && l.state != inString && l.state != inOSC:
-		l.c1Control(r)
+	case r >= 0x80 && r < 0xa0 && t.state != inString && t.state != inOSC:
+		t.c1Control(r)
 		return
 	}
-	switch l.state {
+	switch t.state {
 	case inText:
-		l.text(r)
+		t.text(r)
 	case inEscape:
-		l.escapeCharacter(r)
+		t.escapeCharacter(r)
 	case inEscapeIntermediate:
-		if r >= 0x30 || !l.c0Control(r) {
-			l.state = stayWithin(r, 0x20, 0x2f, inEscapeIntermediate)
+		if r >= 0x30 || !t.c0Control(r) {
+			t.state = stayWithin(r, 0x20, 0x2f, inEscapeIntermediate)
 		}
 	case inCSI:
-		l.csiCharacter(r)
+		t.csiCharacter(r)
 	case inOSC:
-		l.oscCharacter(r)
+		t.oscCharacter(r)
 	case inString:
 		if r == st {
-			l.state = inText
+			t.state = inText
 		}
 	case inSingleShift:
-		l.state = inText
+		t.state = inText
 	}
 }
 
@@ -174,99 +175,99 @@ func stayWithin(r, first, last rune, stay parserState) parserState {
 }
 
 // c1Control processes a C1 control: one that begins a sequence, or one that moves to another line.
-func (l *Transcript) c1Control(c1 rune) {
-	l.state = inText
+func (t *Transcript) c1Control(c1 rune) {
+	t.state = inText
 	switch c1 {
 	case csi:
-		l.state, l.params = inCSI, l.params[:0]
+		t.state, t.params = inCSI, t.params[:0]
 	case osc:
-		l.state = inOSC
+		t.state = inOSC
 	case 0x90, 0x98, 0x9e, 0x9f: // DCS, SOS, PM, APM
-		l.state = inString
+		t.state = inString
 	case 0x8e, 0x8f: // SS2, SS3
-		l.state = inSingleShift
+		t.state = inSingleShift
 	case 0x84: // IND
-		l.lineFeed()
+		t.lineFeed()
 	case 0x85: // NEL
-		l.lineFeed()
-		l.column = 0
+		t.lineFeed()
+		t.column = 0
 	case 0x8d: // RI
-		l.reverseLineFeed()
+		t.reverseLineFeed()
 	}
 }
 
 // escapeCharacter processes the character after ESC.
-func (l *Transcript) escapeCharacter(r rune) {
+func (t *Transcript) escapeCharacter(r rune) {
 	switch {
-	case l.c0Control(r):
+	case t.c0Control(r):
 	case r >= 0x20 && r <= 0x2f:
-		l.state = inEscapeIntermediate
+		t.state = inEscapeIntermediate
 	case r >= 0x40 && r <= 0x5f:
-		l.c1Control(r + 0x40)
+		t.c1Control(r + 0x40)
 	case r == 'c': // RIS
-		l.state = inText
-		l.setAlternate(false)
-		l.clear()
-		l.moveToCell(0, 0)
-		l.bottom, l.noWrap = 0, false
+		t.state = inText
+		t.setAlternate(false)
+		t.clear()
+		t.moveToCell(0, 0)
+		t.bottom, t.noWrap = 0, false
 	case r == '7' || r == '8': // DECSC, DECRC
-		l.state = inText
-		l.saveOrRestoreCursor(r == '7')
+		t.state = inText
+		t.saveOrRestoreCursor(r == '7')
 	default:
-		l.state = inText
+		t.state = inText
 	}
 }
 
 // oscCharacter processes a character of an OSC. A newline terminates it as well: none is part of
 // one, and otherwise everything after an unterminated OSC would be lost.
-func (l *Transcript) oscCharacter(r rune) {
+func (t *Transcript) oscCharacter(r rune) {
 	switch r {
 	case bel, st:
-		l.state = inText
+		t.state = inText
 	case '\n':
-		l.state = inText
-		l.text(r)
+		t.state = inText
+		t.text(r)
 	}
 }
 
 // csiCharacter processes a character of a CSI sequence.
-func (l *Transcript) csiCharacter(r rune) {
+func (t *Transcript) csiCharacter(r rune) {
 	switch {
-	case l.c0Control(r):
+	case t.c0Control(r):
 	case r >= 0x20 && r <= 0x3f:
-		if len(l.params) < maxParams {
-			l.params = append(l.params, byte(r))
+		if len(t.params) < maxParams {
+			t.params = append(t.params, byte(r))
 		}
 	case r >= 0x40 && r <= 0x7e:
-		l.state = inText
-		l.dispatchCSI(r)
+		t.state = inText
+		t.dispatchCSI(r)
 	case r != 0x7f:
-		l.state = inText
-		l.text(r)
+		t.state = inText
+		t.text(r)
 	}
 }
 
 // text processes a character of ordinary text.
-func (l *Transcript) text(r rune) {
-	if l.c0Control(r) || r == 0x7f {
+func (t *Transcript) text(r rune) {
+	if t.c0Control(r) || r == 0x7f {
 		return
 	}
-	l.put(r)
-	l.last = r
+	t.put(r)
+	t.last = r
 }
 
 // c0Control processes a C0 control, which takes effect within sequences as well. It returns whether
 // r is one.
-func (l *Transcript) c0Control(r rune) bool {
+func (t *Transcript) c0Control(r rune) bool {
 	switch r {
 	case '\n', '\v', '\f':
-		l.lineFeed()
+		t.lineFeed()
 	case '\r':
-		l.column = 0
+		t.column = 0
 	case '\b':
-		l.column = max(0, l.column-1)
+		t.column = max(0, t.column-1)
 	case '\t':
-		l.put(r)
+		t.put(r)
 	default:
 		return r < 0x20
 	}
@@ -274,130 +275,130 @@ func (l *Transcript) c0Control(r rune) bool {
 }
 
 // saveOrRestoreCursor saves the cursor's position on the screen or moves it back there.
-func (l *Transcript) saveOrRestoreCursor(save bool) {
+func (t *Transcript) saveOrRestoreCursor(save bool) {
 	if save {
-		l.savedCursor = [2]int{l.row - l.base(), l.column}
+		t.savedCursor = [2]int{t.row - t.base(), t.column}
 		return
 	}
-	l.moveToCell(max(l.savedCursor[0], 0), l.savedCursor[1])
+	t.moveToCell(max(t.savedCursor[0], 0), t.savedCursor[1])
 }
 
 // dispatchCSI executes the control sequence with this final character.
-func (l *Transcript) dispatchCSI(final rune) {
-	if len(l.params) > 0 && l.params[0] >= '<' {
-		if l.params[0] == '?' && (final == 'h' || final == 'l') {
-			l.setPrivateModes(final == 'h')
+func (t *Transcript) dispatchCSI(final rune) {
+	if len(t.params) > 0 && t.params[0] >= '<' {
+		if t.params[0] == '?' && (final == 'h' || final == 'l') {
+			t.setPrivateModes(final == 'h')
 		}
 		return // the others are terminal reports
 	}
-	if n := max(1, l.param(0)); !l.moveCursor(final, n) {
-		l.editScreen(final, n)
+	if n := max(1, t.param(0)); !t.moveCursor(final, n) {
+		t.editScreen(final, n)
 	}
 }
 
 // setPrivateModes sets or resets the private modes that the sequence names.
-func (l *Transcript) setPrivateModes(on bool) {
-	for _, mode := range strings.Split(string(l.params[1:]), ";") {
+func (t *Transcript) setPrivateModes(on bool) {
+	for _, mode := range strings.Split(string(t.params[1:]), ";") {
 		switch mode {
 		case "47", "1047", "1049":
-			l.setAlternate(on)
+			t.setAlternate(on)
 		case "7": // DECAWM
-			l.noWrap = !on
+			t.noWrap = !on
 		}
 	}
 }
 
 // moveCursor executes a control sequence that moves the cursor. It returns false for any other.
-func (l *Transcript) moveCursor(final rune, n int) bool {
+func (t *Transcript) moveCursor(final rune, n int) bool {
 	switch final {
 	case 'A', 'F':
-		l.up(n)
+		t.up(n)
 	case 'B', 'E', 'e':
-		l.down(n)
+		t.down(n)
 	case 'C', 'a':
-		l.moveToColumn(l.column + n)
+		t.moveToColumn(t.column + n)
 	case 'D':
-		l.moveToColumn(l.column - n)
+		t.moveToColumn(t.column - n)
 	case 'G', '`':
-		l.moveToColumn(n - 1)
+		t.moveToColumn(n - 1)
 	case 'H', 'f':
-		l.moveToCell(n-1, max(1, l.param(1))-1)
+		t.moveToCell(n-1, max(1, t.param(1))-1)
 	case 'd':
-		l.moveToCell(n-1, l.column)
+		t.moveToCell(n-1, t.column)
 	case 's', 'u':
-		l.saveOrRestoreCursor(final == 's')
+		t.saveOrRestoreCursor(final == 's')
 	default:
 		return false
 	}
 	if final == 'E' || final == 'F' {
-		l.column = 0
+		t.column = 0
 	}
 	return true
 }
 
 // editScreen executes a control sequence that changes the text.
-func (l *Transcript) editScreen(final rune, n int) {
-	first, last := l.region()
-	inside := l.row >= first && l.row <= last
+func (t *Transcript) editScreen(final rune, n int) {
+	first, last := t.region()
+	inside := t.row >= first && t.row <= last
 	switch final {
 	case 'J':
-		l.eraseScreen()
+		t.eraseScreen()
 	case 'K':
-		l.eraseLine()
+		t.eraseLine()
 	case 'L', 'M':
 		if inside && final == 'L' {
-			l.insertLines(l.row, last, n)
+			t.insertLines(t.row, last, n)
 		} else if inside {
-			l.deleteLines(l.row, last, n)
+			t.deleteLines(t.row, last, n)
 		}
 	case 'S':
-		l.scroll(first, last, n)
+		t.scroll(first, last, n)
 	case 'T':
-		l.insertLines(first, last, n)
+		t.insertLines(first, last, n)
 	case 'r':
-		l.setRegion()
+		t.setRegion()
 	case 'P':
-		l.deleteCells(n)
+		t.deleteCells(n)
 	case 'X':
-		l.erase(l.column, l.column+n)
+		t.erase(t.column, t.column+n)
 	case '@':
-		l.insertCells(n)
+		t.insertCells(n)
 	case 'b':
-		if l.last != 0 {
-			l.putRepeated(l.last, n)
+		if t.last != 0 {
+			t.putRepeated(t.last, n)
 		}
 	}
 }
 
-func (l *Transcript) setRegion() {
-	top, bottom := max(1, l.param(0))-1, l.param(1)-1
-	if bottom >= l.height && bottom < maxRows && !l.heightKnown {
-		l.height = bottom + 1
+func (t *Transcript) setRegion() {
+	top, bottom := max(1, t.param(0))-1, t.param(1)-1
+	if bottom >= t.height && bottom < maxRows && !t.heightKnown {
+		t.height = bottom + 1
 	}
-	if bottom <= top || bottom >= l.height || top == 0 && bottom == l.height-1 {
+	if bottom <= top || bottom >= t.height || top == 0 && bottom == t.height-1 {
 		top, bottom = 0, 0
 	}
-	base := l.base()
-	l.ensureLines(base + bottom)
-	l.top, l.bottom = top, bottom
-	l.moveToCell(0, 0)
+	base := t.base()
+	t.ensureLines(base + bottom)
+	t.top, t.bottom = top, bottom
+	t.moveToCell(0, 0)
 }
 
-func (l *Transcript) eraseScreen() {
-	switch l.param(0) {
+func (t *Transcript) eraseScreen() {
+	switch t.param(0) {
 	case 0:
-		l.eraseBelow()
+		t.eraseBelow()
 	case 1:
-		l.eraseAbove()
+		t.eraseAbove()
 	case 2:
-		l.clear()
+		t.clear()
 	}
 }
 
 // param returns the sequence's i-th number, 0 if it has none, at most maxColumn.
-func (l *Transcript) param(i int) int {
+func (t *Transcript) param(i int) int {
 	n := 0
-	for _, c := range l.params {
+	for _, c := range t.params {
 		switch {
 		case c == ';':
 			if i--; i < 0 {
@@ -417,13 +418,13 @@ func (l *Transcript) param(i int) int {
 }
 
 // eraseLine erases from the cursor to the end of its line, to its beginning, or the whole line.
-func (l *Transcript) eraseLine() {
-	switch l.param(0) {
+func (t *Transcript) eraseLine() {
+	switch t.param(0) {
 	case 0:
-		l.erase(l.column, maxLine)
+		t.erase(t.column, maxLine)
 	case 1:
-		l.erase(0, l.column+1)
+		t.erase(0, t.column+1)
 	case 2:
-		l.erase(0, maxLine)
+		t.erase(0, maxLine)
 	}
 }

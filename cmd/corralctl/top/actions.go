@@ -73,7 +73,7 @@ type plan struct {
 	rows     []*row
 	newCall  func(*row) call   // returns the call for a session
 	lossText func(*row) string // returns what a session would lose, "" if nothing; may be nil
-	note     string            // shown in the confirmation, which a note requires
+	note     string            // shown in the confirmation; "" for none
 }
 
 // execute executes a plan. It asks for a confirmation if something would be lost, if several

@@ -127,7 +127,7 @@ var dropOrder = []string{
 	"cpu", "agent", "since", "activity", "state",
 }
 
-// growOrder lists the columns that grow into free space, the first one first.
+// growOrder lists the columns that grow into free space, in the order in which they do.
 var growOrder = []string{"id", "agent", "activity", "branch", "labels", "description", "workspace", "graph"}
 
 // columnNamed returns the column of this name, nil if there is none.

@@ -147,7 +147,7 @@ func (d *dialog) formLines(inner int) (lines []string, focused int) {
 				lines = append(lines, name+line)
 			}
 		case len(f.choices) > 0:
-			text := fmt.Sprintf("< %s > (%d of %d)", f.choices[f.choice], f.choice+1, len(f.choices))
+			text := fmt.Sprintf("< %s > (%d of %d)", f.choices[f.choiceIndex], f.choiceIndex+1, len(f.choices))
 			lines = append(lines, name+cut(wording.Printable(text), width))
 		default:
 			lines = append(lines, name+paint(wording.Dim, "…"))
@@ -200,7 +200,7 @@ func choiceLine(line string, selected bool) string {
 	return line
 }
 
-// linesAround returns height lines, which include the one at this index.
+// linesAround returns at most height of the lines, among them the one at this index.
 func linesAround(lines []string, index, height int) []string {
 	height = max(1, height)
 	first := max(0, min(index-height/2, len(lines)-height))

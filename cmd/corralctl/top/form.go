@@ -24,11 +24,11 @@ type NewSession struct {
 
 // field is a field of the form: a choice, a line, or a text.
 type field struct {
-	name      string
-	choices   []string
-	choice    int // index of the selected choice
-	lineInput *textinput.Model
-	areaInput *textarea.Model
+	name        string
+	choices     []string
+	choiceIndex int // index of the selected choice
+	lineInput   *textinput.Model
+	areaInput   *textarea.Model
 }
 
 // The indices of the fields of the form.
@@ -79,9 +79,9 @@ func (m *model) setAgents(message agents) {
 		f := d.fields[agentField]
 		selected := ""
 		if len(f.choices) > 0 {
-			selected = f.choices[f.choice]
+			selected = f.choices[f.choiceIndex]
 		}
-		f.choices, f.choice = message.names, max(0, slices.Index(message.names, selected))
+		f.choices, f.choiceIndex = message.names, max(0, slices.Index(message.names, selected))
 	}
 }
 
@@ -89,7 +89,7 @@ func (m *model) setAgents(message agents) {
 // prompt.
 func (d *dialog) isShown(field int) bool {
 	f := d.fields[agentField]
-	isCommand := len(f.choices) > 0 && f.choices[f.choice] == "command"
+	isCommand := len(f.choices) > 0 && f.choices[f.choiceIndex] == "command"
 	switch field {
 	case commandField:
 		return isCommand
@@ -132,13 +132,13 @@ func (f *field) handleChoiceKey(key string) {
 	n := len(f.choices)
 	switch key {
 	case "right", "space":
-		f.choice = (f.choice + 1) % n
+		f.choiceIndex = (f.choiceIndex + 1) % n
 	case "left":
-		f.choice = (f.choice + n - 1) % n
+		f.choiceIndex = (f.choiceIndex + n - 1) % n
 	default: // the next choice that begins with this letter
 		for i := range n {
-			if next := (f.choice + 1 + i) % n; strings.HasPrefix(f.choices[next], key) {
-				f.choice = next
+			if next := (f.choiceIndex + 1 + i) % n; strings.HasPrefix(f.choices[next], key) {
+				f.choiceIndex = next
 				return
 			}
 		}
@@ -154,7 +154,7 @@ func (m *model) createFrom(d *dialog) []effect {
 		return nil
 	}
 	spec := NewSession{
-		Agent:     agent.choices[agent.choice],
+		Agent:     agent.choices[agent.choiceIndex],
 		Directory: strings.TrimSpace(d.fields[workspaceField].lineInput.Value()),
 		Branch:    strings.TrimSpace(d.fields[branchField].lineInput.Value()),
 	}

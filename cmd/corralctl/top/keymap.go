@@ -23,8 +23,8 @@ type binding struct {
 	onMany    func(*model, []*row) []effect // acts on the marked sessions, else on the selected one
 }
 
-func bind(names, does, short string, keys ...string) binding {
-	return binding{Binding: key.NewBinding(key.WithKeys(keys...), key.WithHelp(names, does)), short: short}
+func bind(names, description, short string, keys ...string) binding {
+	return binding{Binding: key.NewBinding(key.WithKeys(keys...), key.WithHelp(names, description)), short: short}
 }
 
 func (b binding) changesView(act func(*model)) binding {

@@ -19,7 +19,7 @@ const (
 	minHeightForMessage     = 12 // for a line of messages above the line of keys
 )
 
-// minTableHeight is the height of the list beside a preview, in lines.
+// minTableHeight is the least height of the list above a preview, in lines.
 const minTableHeight = 3
 
 // Colours that only top needs, in addition to those of wording.
@@ -57,8 +57,9 @@ func (m *model) previewHeight() int {
 	return max(0, m.bodyHeight()-m.tableHeight()-1)
 }
 
-// tableHeight returns the height of the list. Beside a preview it is the configured share of the
-// body, or less if the list is shorter.
+// tableHeight returns the height of the list. Above a preview it is the share of the body that the
+// preview leaves, or less if the list is shorter, but at least minTableHeight. In pass-through mode
+// it is at most minTableHeight.
 func (m *model) tableHeight() int {
 	body := m.bodyHeight()
 	switch {

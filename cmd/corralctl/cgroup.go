@@ -23,8 +23,8 @@ type process struct {
 	name string
 }
 
-// isCorralProcess reports whether Corral runs this process beside the agent, or whether a process
-// that Corral runs there has started it.
+// isCorralProcess reports whether the process belongs to Corral's own part of a session: the shim,
+// the tmux server, or a process that one of them has started for itself.
 func (p process) isCorralProcess() bool {
 	return shimwire.IsInfrastructure(p.name, func() []string { return p.argv })
 }

@@ -65,19 +65,19 @@ var doctorVerb = verb{
 
 // runChecks runs every check. A check comes after those that it depends on.
 func runChecks(ctx context.Context) []finding {
-	p := newExamination(ctx)
-	defer p.close()
+	e := newExamination(ctx)
+	defer e.close()
 	findings := []finding{}
 	for _, check := range []struct {
 		name string
 		do   func(context.Context) []finding
 	}{
-		{"user bus", p.checkBus}, {"systemd", p.checkSystemd}, {"cgroup v2", checkCgroup},
-		{"controllers", p.checkControllers}, {"tmux", p.checkTmux}, {"git", p.checkGit},
-		{"corrald", p.checkDaemon}, {"corral-shim", checkShim}, {"configuration", p.checkConfiguration},
+		{"user bus", e.checkBus}, {"systemd", e.checkSystemd}, {"cgroup v2", checkCgroup},
+		{"controllers", e.checkControllers}, {"tmux", e.checkTmux}, {"git", e.checkGit},
+		{"corrald", e.checkDaemon}, {"corral-shim", checkShim}, {"configuration", e.checkConfiguration},
 		{"state", checkState}, {"inotify", checkInotify}, {"linger", checkLinger}, {"shutdown lock", checkLock},
-		{"notifications", p.checkNotifications}, {"hooks", checkHooks}, {"terminal", p.checkTerminal},
-		{"ssh-agent", checkSSHAgent}, {"agents", p.checkAgents}, {"strays", p.checkStrays},
+		{"notifications", e.checkNotifications}, {"hooks", checkHooks}, {"terminal", e.checkTerminal},
+		{"ssh-agent", checkSSHAgent}, {"agents", e.checkAgents}, {"strays", e.checkStrays},
 	} {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		for _, f := range check.do(ctx) {

@@ -55,15 +55,15 @@ func activityOf(s client.Session) string {
 // isVerb makes a verb that prints the condition's text for each session, unless --quiet was given,
 // and exits with 0 if the condition holds for any of them; otherwise with the condition's exit
 // code, or with 4 if a session is not known.
-func isVerb(name, summary string, ask func(*pflag.FlagSet) condition) verb {
+func isVerb(name, summary string, newCondition func(*pflag.FlagSet) condition) verb {
 	return verb{name: name, args: "ID…", summary: summary, options: func(f *pflag.FlagSet) action {
-		q := ask(f)
-		return func(ctx context.Context, c *ctl, args []string) error { return c.checkSessions(ctx, name, args, q) }
+		cond := newCondition(f)
+		return func(ctx context.Context, c *ctl, args []string) error { return c.checkSessions(ctx, name, args, cond) }
 	}}
 }
 
 // checkSessions checks the condition for the sessions that args name, or for all with --all.
-func (c *ctl) checkSessions(ctx context.Context, name string, args []string, q condition) error {
+func (c *ctl) checkSessions(ctx context.Context, name string, args []string, cond condition) error {
 	if len(args) == 0 && !c.all {
 		return usagef(name, "%s: missing ID", name)
 	}
@@ -80,7 +80,7 @@ func (c *ctl) checkSessions(ctx context.Context, name string, args []string, q c
 	case len(args) == 0:
 		args = unarchivedIDs(rows)
 	}
-	return c.checkRows(args, rows, q)
+	return c.checkRows(args, rows, cond)
 }
 
 // unarchivedIDs returns the sorted ids of all sessions that are not archived.
@@ -97,19 +97,19 @@ func unarchivedIDs(rows []dbusapi.SessionRow) []string {
 
 // checkRows checks the condition for the sessions that words name. The error that it returns is an
 // exit code, unless a word is ambiguous or invalid.
-func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, q condition) error {
+func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, cond condition) error {
 	byID := map[string]client.Session{}
 	var sessions []candidate
 	for _, row := range rows {
 		byID[row.ID] = client.Session{Id: row.ID, State: row.State, Activity: row.Activity, Attention: row.Attention}
 		sessions = append(sessions, candidate{row.ID, row.State})
 	}
-	code := q.exitCode
+	code := cond.exitCode
 	unknown := false
 	answers, texts := []isValue{}, []string{}
 	add := func(s client.Session) {
-		is := q.holds(s)
-		answers, texts = append(answers, isValue{s.Id, s.State, s.Activity, s.Attention, is}), append(texts, q.text(s))
+		is := cond.holds(s)
+		answers, texts = append(answers, isValue{s.Id, s.State, s.Activity, s.Attention, is}), append(texts, cond.text(s))
 		if is {
 			code = 0
 		}

@@ -45,8 +45,8 @@ var sendKeysVerb = verb{
 	},
 }
 
-// keyNames returns the keys that words name or, if literal, their characters. It needs the session
-// for the hint of an error.
+// keyNames returns the keys that words name or, if literal, their characters. Session is the
+// word on the command line that names the session, for errors and their hints.
 func keyNames(session string, words []string, literal bool) ([]string, error) {
 	var names []string
 	for _, word := range words {

@@ -166,7 +166,7 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 		return sessionList{sessions: sessions, leftovers: c.leftovers}, err
 	}
 	list := sessionList{sessions: make([]client.Session, len(rows))}
-	left := make(map[string]int)
+	leftovers := make(map[string]int)
 	for i, row := range rows {
 		s := client.Session{
 			Id: row.ID, Agent: row.Agent, Description: row.Description, WorkingDirectory: row.Workspace,
@@ -177,10 +177,10 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 		decodeDetails(&s, row.More)
 		list.sessions[i] = s
 		if row.Leftovers > 0 {
-			left[row.ID] = int(row.Leftovers)
+			leftovers[row.ID] = int(row.Leftovers)
 		}
 	}
-	list.leftovers = func(s client.Session) int { return left[s.Id] }
+	list.leftovers = func(s client.Session) int { return leftovers[s.Id] }
 	return list, err
 }
 

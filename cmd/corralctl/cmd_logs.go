@@ -150,8 +150,8 @@ func (w *lineWriter) Write(text []byte) (int, error) {
 	return w.Writer.Write(text)
 }
 
-// playback returns what plays a log, and what to close at its end. The log is shown as sink shows
-// it.
+// playback returns a playback that writes a log to the sink for out, and that sink, to be closed at
+// the end of the log.
 func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
 	sink := o.sink(out)
 	p := &playback{sink: sink}
@@ -178,8 +178,8 @@ func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
 // whole character.
 type escapingWriter struct{ io.Writer }
 
-func (p escapingWriter) Write(text []byte) (int, error) {
-	if _, err := io.WriteString(p.Writer, wording.PrintableLines(string(text))); err != nil {
+func (w escapingWriter) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(w.Writer, wording.PrintableLines(string(text))); err != nil {
 		return 0, err
 	}
 	return len(text), nil

@@ -113,8 +113,8 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 }
 
 // isFromSession returns whether this process may belong to a session: it is in a session's scope,
-// or was started by a session and has left its scope. corrald decides in the second case. All other
-// processes are not connected to the bus.
+// or was started by a session and has left its scope. In the second case corrald decides. No other
+// process connects to the bus.
 func isFromSession() bool {
 	group, err := proc.ReadFile("/proc/self/cgroup")
 	return err == nil && isInSession(string(group)) || os.Getenv(sessionVariable) != ""

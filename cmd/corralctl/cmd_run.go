@@ -109,7 +109,8 @@ func (r *runOptions) parseCommand(c *ctl, args []string) (agent string, rest []s
 	return "", nil, c.tooManyWordsError(args, r.flags)
 }
 
-// complete sets the rest of the spec from the options and from the current directory.
+// complete sets the rest of the spec from the options, the current directory and, for --prompt=-,
+// standard input.
 func (r *runOptions) complete(c *ctl) error {
 	var err error
 	if r.spec.WorkingDirectory, err = r.workspace(c); err != nil {
@@ -369,7 +370,7 @@ func (c *ctl) cannotCreate(program, id string, err error) *failure {
 	case short == dbusapi.SessionExists && id != "":
 		f.hint = "corralctl attach " + id
 	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot create a worktree"):
-		// there is no session, and git can be installed
+		// there is no session; doctor reports whether git is installed
 		f.hint = "corralctl doctor"
 	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // there is no session
 		f.hint = ""

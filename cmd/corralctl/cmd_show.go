@@ -91,12 +91,12 @@ func (c *ctl) showSessions(ctx context.Context, show propertyPrinter, words []st
 }
 
 // selectNamed returns the properties with the names in s.names.
-func (s propertyPrinter) selectNamed(properties client.Properties) (client.Properties, error) {
-	if len(s.names) == 0 {
+func (p propertyPrinter) selectNamed(properties client.Properties) (client.Properties, error) {
+	if len(p.names) == 0 {
 		return properties, nil
 	}
 	picked := client.Properties{}
-	for _, name := range s.names {
+	for _, name := range p.names {
 		value, ok := properties[name]
 		if !ok {
 			return nil, &noPropertyError{name, slices.Sorted(maps.Keys(properties))}
@@ -106,13 +106,13 @@ func (s propertyPrinter) selectNamed(properties client.Properties) (client.Prope
 	return picked, nil
 }
 
-func (s propertyPrinter) print(c *ctl, properties client.Properties) {
-	names := s.names
+func (p propertyPrinter) print(c *ctl, properties client.Properties) {
+	names := p.names
 	if len(names) == 0 {
 		names = slices.Sorted(maps.Keys(properties))
 	}
 	for _, name := range names {
-		if !s.values {
+		if !p.values {
 			c.print("%s=", name)
 		}
 		c.print("%s\n", propertyText(properties[name].Value()))

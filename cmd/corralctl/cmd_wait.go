@@ -60,10 +60,10 @@ type waiter struct {
 func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan client.Event) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
-	absent := &outageNotice{c: c}
-	defer absent.stop()
+	notice := &outageNotice{c: c}
+	defer notice.stop()
 	w := &waiter{until: until, sessions: map[string]*client.Session{}, results: map[string]error{}}
-	w.watch = &reconnectingWatch{c: c, ids: ids, events: events, onOutage: absent.start}
+	w.watch = &reconnectingWatch{c: c, ids: ids, events: events, onOutage: notice.start}
 	if events == nil {
 		if err := w.watch.subscribe(ctx); err != nil {
 			return c.cannot("wait for", strings.Join(ids, " "), err)
@@ -78,25 +78,25 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 			w.results[id] = c.waitError(ctx, id, err)
 		}
 	}
-	left := newProgress(c, w.progressText(), w.remaining(ids))
-	defer left.end()
+	progress := newProgress(c, w.progressText(), w.remaining(ids))
+	defer progress.end()
 	for len(w.results) < len(ids) {
 		event, err := w.watch.next(ctx)
 		if _, back := event.(client.DaemonBack); back {
-			absent.stop()
+			notice.stop()
 		}
 		if err == nil {
 			err = w.apply(ctx, event)
 		}
 		for id := range w.results {
-			left.done(id)
+			progress.done(id)
 		}
 		if err != nil {
-			left.end()
+			progress.end()
 			return w.giveUp(c, c.waitError(ctx, strings.Join(ids, " "), err))
 		}
 	}
-	left.end()
+	progress.end()
 	var failed failures
 	if err := w.print(c); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 	return failed.first()
 }
 
-// progressText describes on the terminal what is being waited for.
+// progressText returns the text that the terminal shows before the sessions that are waited for.
 func (w *waiter) progressText() string {
 	if len(w.until) > 0 {
 		return "Waiting until " + strings.Join(w.until, " or ") + ":"
@@ -302,21 +302,21 @@ type outageNotice struct {
 	timer *time.Timer
 }
 
-func (a *outageNotice) start(why string) {
-	if a.timer == nil && !a.c.quiet {
-		a.timer = time.AfterFunc(time.Second, func() {
-			if a.c.errTTY != nil && !a.c.errTTY.dumb {
-				fmt.Fprint(a.c.err, "\r\x1b[K") // erases the progress line
+func (n *outageNotice) start(why string) {
+	if n.timer == nil && !n.c.quiet {
+		n.timer = time.AfterFunc(time.Second, func() {
+			if n.c.errTTY != nil && !n.c.errTTY.dumb {
+				fmt.Fprint(n.c.err, "\r\x1b[K") // erases the progress line
 			}
-			fmt.Fprintf(a.c.err, "corralctl: %s; waiting for it\nhint: systemctl --user status corrald\n", why)
+			fmt.Fprintf(n.c.err, "corralctl: %s; waiting for it\nhint: systemctl --user status corrald\n", why)
 		})
 	}
 }
 
-func (a *outageNotice) stop() {
-	if a.timer != nil {
-		a.timer.Stop()
-		a.timer = nil
+func (n *outageNotice) stop() {
+	if n.timer != nil {
+		n.timer.Stop()
+		n.timer = nil
 	}
 }
 

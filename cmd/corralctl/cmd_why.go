@@ -84,9 +84,9 @@ func (c *ctl) printWhy(s client.Session, explanations []dbusapi.Explanation, now
 
 // headline summarizes the table in one sentence: "running (waiting: permission), reported by
 // osc7501 12s ago".
-func headline(s client.Session, left func(client.Session) int, explanations []dbusapi.Explanation,
+func headline(s client.Session, leftovers func(client.Session) int, explanations []dbusapi.Explanation,
 	now time.Time) string {
-	text := wording.StateText(s, left, now)
+	text := wording.StateText(s, leftovers, now)
 	for _, e := range explanations {
 		if isDecisive(s, e) && (e.Subject == "attention" || s.Attention == "") {
 			return text + ", reported by " + e.Source + " " + wording.Age(e.Time, now) + " ago"

@@ -25,26 +25,26 @@ const installRemedy = "install the Corral package, or run make install-user in i
 
 // checkDaemon checks whether corrald is running or would be started on demand, and whether it has
 // the version of corralctl.
-func (p *examination) checkDaemon(ctx context.Context) []finding {
-	if p.bus == nil {
+func (e *examination) checkDaemon(ctx context.Context) []finding {
+	if e.bus == nil {
 		return []finding{fault("", "cannot be reached: there is no user bus")}
 	}
 	const unit = "corrald.service"
 	var enabled string
-	if err := p.systemd(ctx, "GetUnitFileState", []any{unit}, &enabled); err != nil {
+	if err := e.systemd(ctx, "GetUnitFileState", []any{unit}, &enabled); err != nil {
 		enabled = ""
 	}
-	running := p.hasOwner(ctx, dbusapi.BusName)
+	running := e.hasOwner(ctx, dbusapi.BusName)
 	var findings []finding
 	if excluded := excludedUser(ctx); excluded != nil {
 		return []finding{fault("systemctl --user edit corrald, with an empty ConditionUser= in [Unit]", "%v", excluded)}
 	}
 	switch {
 	case running:
-		findings = append(append(findings, checkRunningDaemon(ctx)...), p.checkDirectories(ctx)...)
-	case p.unitProperty(ctx, unit, "ActiveState") == "failed":
+		findings = append(append(findings, checkRunningDaemon(ctx)...), e.checkDirectories(ctx)...)
+	case e.unitProperty(ctx, unit, "ActiveState") == "failed":
 		findings = append(findings, fault("journalctl --user -u corrald -n 20", "failed and is not running"))
-	case p.isActivatable(ctx, dbusapi.BusName):
+	case e.isActivatable(ctx, dbusapi.BusName):
 		findings = append(findings, ok("not running; the first request starts it"))
 	case enabled != "":
 		findings = append(findings, fault("systemctl --user enable --now corrald", "not running"))
@@ -108,9 +108,9 @@ func checkRunningDaemon(ctx context.Context) []finding {
 
 // checkDirectories finds directories that corrald and corralctl disagree about, because a shell's
 // start-up file sets a variable that corrald does not have.
-func (p *examination) checkDirectories(ctx context.Context) []finding {
+func (e *examination) checkDirectories(ctx context.Context) []finding {
 	var pid uint32
-	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.GetConnectionUnixProcessID",
+	err := e.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.GetConnectionUnixProcessID",
 		[]any{dbusapi.BusName}, &pid)
 	if err != nil {
 		return nil // corrald has just exited
@@ -163,12 +163,12 @@ func checkShim(context.Context) []finding {
 
 // checkConfiguration reads the files that corrald reads. A mistake only affects the setting of its
 // own line.
-func (p *examination) checkConfiguration(context.Context) []finding {
+func (e *examination) checkConfiguration(context.Context) []finding {
 	dirs := configDirs()
 	configured, warnings, err := config.Load(dirs)
-	p.configured = configured
+	e.configured = configured
 	var more []config.Warning
-	p.agents, more = config.LoadAgents(dirs)
+	e.agents, more = config.LoadAgents(dirs)
 	var findings []finding
 	if err != nil {
 		findings = append(findings, fault("", "%v", err))
@@ -177,7 +177,7 @@ func (p *examination) checkConfiguration(context.Context) []finding {
 		findings = append(findings, note("", "%s", w))
 	}
 	if len(findings) == 0 {
-		findings = append(findings, ok("valid; %s", wording.Plural(len(p.agents), "agent")))
+		findings = append(findings, ok("valid; %s", wording.Plural(len(e.agents), "agent")))
 	}
 	return findings
 }
@@ -235,16 +235,16 @@ func checkState(context.Context) []finding {
 func checkSSHAgent(context.Context) []finding {
 	dir := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral")
 	const remedy = "use corralctl attach or run in a login that has one (ssh -A, or eval $(ssh-agent))"
-	led, err := sshagent.Target(dir)
+	target, err := sshagent.Target(dir)
 	switch {
 	case err != nil:
 		return []finding{note("remove it: rm "+filepath.Join(dir, sshagent.LinkName), "%v", err)}
-	case led == "":
+	case target == "":
 		return []finding{ok("no ssh-agent seen yet; the first one found will be used")}
 	case !sshagent.IsLive(filepath.Join(dir, sshagent.LinkName)):
-		return []finding{note(remedy, "the ssh-agent of an earlier login is gone, and agents have none: %s", led)}
+		return []finding{note(remedy, "the ssh-agent of an earlier login is gone, and agents have none: %s", target)}
 	}
-	return []finding{ok("agents use %s", led)}
+	return []finding{ok("agents use %s", target)}
 }
 
 func isDirectory(path string) bool {
@@ -254,10 +254,10 @@ func isDirectory(path string) bool {
 
 // checkAgents looks for the agents' programs where run does: in the caller's PATH, which is passed
 // to the session.
-func (p *examination) checkAgents(context.Context) []finding {
+func (e *examination) checkAgents(context.Context) []finding {
 	var found, missing []string
-	for _, name := range slices.Sorted(maps.Keys(p.agents)) {
-		command := p.agents[name].Command
+	for _, name := range slices.Sorted(maps.Keys(e.agents)) {
+		command := e.agents[name].Command
 		if len(command) == 0 || name == "shell" {
 			continue
 		}

@@ -41,44 +41,44 @@ type examination struct {
 }
 
 func newExamination(ctx context.Context) *examination {
-	p := &examination{}
+	e := &examination{}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	address, err := client.BusAddress()
 	if err == nil {
-		p.bus, err = bus.Dial(ctx, address)
+		e.bus, err = bus.Dial(ctx, address)
 	}
-	p.busErr = err
+	e.busErr = err
 	if err == nil {
 		// checkSystemd reports problems of the user manager
-		p.environment, _ = desktop.ManagerEnvironment(ctx, p.bus)
+		e.environment, _ = desktop.ManagerEnvironment(ctx, e.bus)
 	}
-	return p
+	return e
 }
 
-func (p *examination) close() {
-	if p.bus != nil {
-		_ = p.bus.Close()
+func (e *examination) close() {
+	if e.bus != nil {
+		_ = e.bus.Close()
 	}
 }
 
-func (p *examination) call(ctx context.Context, destination string, path dbus.ObjectPath, method string, args []any,
+func (e *examination) call(ctx context.Context, destination string, path dbus.ObjectPath, method string, args []any,
 	results ...any) error {
-	return p.bus.Object(destination, path).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(results...)
+	return e.bus.Object(destination, path).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(results...)
 }
 
-func (p *examination) systemd(ctx context.Context, method string, args []any, results ...any) error {
-	return p.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager."+method,
+func (e *examination) systemd(ctx context.Context, method string, args []any, results ...any) error {
+	return e.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager."+method,
 		args, results...)
 }
 
 // unitProperty returns a property of a loaded unit as text, "" if there is none.
-func (p *examination) unitProperty(ctx context.Context, unit, name string) string {
+func (e *examination) unitProperty(ctx context.Context, unit, name string) string {
 	var path dbus.ObjectPath
 	var value dbus.Variant
-	err := p.systemd(ctx, "GetUnit", []any{unit}, &path)
+	err := e.systemd(ctx, "GetUnit", []any{unit}, &path)
 	if err == nil {
-		err = p.call(ctx, "org.freedesktop.systemd1", path, "org.freedesktop.DBus.Properties.Get",
+		err = e.call(ctx, "org.freedesktop.systemd1", path, "org.freedesktop.DBus.Properties.Get",
 			[]any{"org.freedesktop.systemd1.Unit", name}, &value)
 	}
 	text, _ := value.Value().(string)
@@ -88,9 +88,9 @@ func (p *examination) unitProperty(ctx context.Context, unit, name string) strin
 	return text
 }
 
-func (p *examination) managerProperty(ctx context.Context, name string) (string, error) {
+func (e *examination) managerProperty(ctx context.Context, name string) (string, error) {
 	var value dbus.Variant
-	err := p.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.DBus.Properties.Get",
+	err := e.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.DBus.Properties.Get",
 		[]any{"org.freedesktop.systemd1.Manager", name}, &value)
 	text, _ := value.Value().(string)
 	return text, err
@@ -98,36 +98,36 @@ func (p *examination) managerProperty(ctx context.Context, name string) (string,
 
 // hasOwner returns whether a name on the bus has an owner, isActivatable whether the bus can start
 // one.
-func (p *examination) hasOwner(ctx context.Context, name string) bool {
+func (e *examination) hasOwner(ctx context.Context, name string) bool {
 	var has bool
-	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner",
+	err := e.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner",
 		[]any{name}, &has)
 	return err == nil && has
 }
 
-func (p *examination) isActivatable(ctx context.Context, name string) bool {
+func (e *examination) isActivatable(ctx context.Context, name string) bool {
 	var names []string
-	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames",
+	err := e.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames",
 		nil, &names)
 	return err == nil && slices.Contains(names, name)
 }
 
-func (p *examination) checkBus(context.Context) []finding {
-	if p.bus == nil {
+func (e *examination) checkBus(context.Context) []finding {
+	if e.bus == nil {
 		const remedy = "log in through a login manager or ssh, not su or sudo; " +
 			"if there is no user bus at all, install dbus-user-session"
-		return []finding{fault(remedy, "%v", p.busErr)}
+		return []finding{fault(remedy, "%v", e.busErr)}
 	}
 	return []finding{ok("answers")}
 }
 
 var leadingNumber = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 
-func (p *examination) checkSystemd(ctx context.Context) []finding {
-	if p.bus == nil {
+func (e *examination) checkSystemd(ctx context.Context) []finding {
+	if e.bus == nil {
 		return []finding{fault("", "the user manager cannot be reached without a bus")}
 	}
-	text, err := p.managerProperty(ctx, "Version")
+	text, err := e.managerProperty(ctx, "Version")
 	if err != nil {
 		return []finding{fault("loginctl enable-linger, and log in again", "no user manager answers on the bus: %v", err)}
 	}
@@ -151,12 +151,12 @@ func checkCgroup(context.Context) []finding {
 }
 
 // checkControllers checks which resource limits the user's units can have.
-func (p *examination) checkControllers(ctx context.Context) []finding {
+func (e *examination) checkControllers(ctx context.Context) []finding {
 	root, err := proc.CgroupRoot()
-	if p.bus == nil || err != nil {
+	if e.bus == nil || err != nil {
 		return nil
 	}
-	group, err := p.managerProperty(ctx, "ControlGroup")
+	group, err := e.managerProperty(ctx, "ControlGroup")
 	if err != nil {
 		return nil // checkSystemd has reported it
 	}
@@ -207,9 +207,9 @@ func readWords(path string) ([]string, error) {
 }
 
 // checkTmux checks the version of the tmux that corrald runs: the one in the user manager's PATH.
-func (p *examination) checkTmux(ctx context.Context) []finding {
+func (e *examination) checkTmux(ctx context.Context) []finding {
 	const remedy = "install tmux 3.3 or newer"
-	path, err := p.environment.LookPath("tmux")
+	path, err := e.environment.LookPath("tmux")
 	if err != nil {
 		if elsewhere, err := exec.LookPath("tmux"); err == nil {
 			return []finding{fault("systemctl --user import-environment PATH", "%s is not in the user manager's PATH",
@@ -229,8 +229,8 @@ func (p *examination) checkTmux(ctx context.Context) []finding {
 }
 
 // checkGit looks for git, which makes worktrees, where corrald does: in the user manager's PATH.
-func (p *examination) checkGit(context.Context) []finding {
-	path, err := p.environment.LookPath("git")
+func (e *examination) checkGit(context.Context) []finding {
+	path, err := e.environment.LookPath("git")
 	if err == nil {
 		return []finding{ok("%s", path)}
 	}
@@ -290,24 +290,24 @@ func checkLock(ctx context.Context) []finding {
 
 // checkNotifications checks whether notifications would be shown. It never starts a server: one
 // without a display would block its callers.
-func (p *examination) checkNotifications(ctx context.Context) []finding {
+func (e *examination) checkNotifications(ctx context.Context) []finding {
 	const name = "org.freedesktop.Notifications"
 	switch {
-	case p.bus == nil:
+	case e.bus == nil:
 		return nil
-	case p.hasOwner(ctx, name):
+	case e.hasOwner(ctx, name):
 		return []finding{ok("a notification server is on the bus")}
-	case !p.environment.HasDisplay():
+	case !e.environment.HasDisplay():
 		return []finding{ok("none, without a graphical session")}
-	case p.isActivatable(ctx, name):
+	case e.isActivatable(ctx, name):
 		return []finding{ok("the notification server is started on demand")}
 	}
 	return []finding{note("install one: the desktop's own, or dunst or mako", "no notification server is on the bus")}
 }
 
 // checkTerminal looks for the terminal emulator that corralctl open and notifications use.
-func (p *examination) checkTerminal(context.Context) []finding {
-	argv, err := p.environment.TerminalCommand(p.configured.Terminal, nil)
+func (e *examination) checkTerminal(context.Context) []finding {
+	argv, err := e.environment.TerminalCommand(e.configured.Terminal, nil)
 	var none *desktop.NoTerminalError
 	switch {
 	case errors.Is(err, desktop.ErrNoDisplay) && os.Getenv("DISPLAY")+os.Getenv("WAYLAND_DISPLAY") != "":

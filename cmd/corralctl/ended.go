@@ -24,11 +24,11 @@ type menuItem struct {
 
 // The names of the items that have no option of attach.
 const (
-	choiceStart   = "start"
-	choiceThaw    = "thaw"
-	choiceLog     = "log"
-	choiceArchive = "archive"
-	choiceLeave   = "leave"
+	itemStart   = "start"
+	itemThaw    = "thaw"
+	itemLog     = "log"
+	itemArchive = "archive"
+	itemLeave   = "leave"
 )
 
 // endMenu is the menu for a session whose agent has ended: the actions, the default and the reason
@@ -39,36 +39,36 @@ type endMenu struct {
 	reason      string
 }
 
-// endMenuFor returns the menu for a session. Left is the number of its leftover processes.
-func endMenuFor(s client.Session, left int) endMenu {
+// endMenuFor returns the menu for a session with this number of leftover processes.
+func endMenuFor(s client.Session, leftovers int) endMenu {
 	program := programOf(s)
-	log := menuItem{choiceLog, 'l', nil, "show everything that it has printed"}
-	leave := menuItem{choiceLeave, 'q', []rune{'c'}, "change nothing"}
-	archive := menuItem{choiceArchive, 'a', nil,
-		"hide it and keep its record and log; it cannot be started again" + leftoversSuffix(left)}
+	log := menuItem{itemLog, 'l', nil, "show everything that it has printed"}
+	leave := menuItem{itemLeave, 'q', []rune{'c'}, "change nothing"}
+	archive := menuItem{itemArchive, 'a', nil,
+		"hide it and keep its record and log; it cannot be started again" + leftoversSuffix(leftovers)}
 	ended := []menuItem{
-		{answerRestart, 's', nil, "start " + program + " from the beginning" + leftoversSuffix(left)}, log, archive,
+		{answerRestart, 's', nil, "start " + program + " from the beginning" + leftoversSuffix(leftovers)}, log, archive,
 	}
 	if s.Resumable {
-		ended[0].description = "start " + program + " with a new conversation" + leftoversSuffix(left)
+		ended[0].description = "start " + program + " with a new conversation" + leftoversSuffix(leftovers)
 		ended = slices.Insert(ended, 0,
-			menuItem{answerResume, 'r', nil, "continue the conversation in a new run" + leftoversSuffix(left)})
+			menuItem{answerResume, 'r', nil, "continue the conversation in a new run" + leftoversSuffix(leftovers)})
 	} else {
 		ended[0].aliases = []rune{'r'}
 	}
-	if left > 0 {
-		ended = append(ended, menuItem{answerTearDown, 't', nil, "end " + leftoversText(left)})
+	if leftovers > 0 {
+		ended = append(ended, menuItem{answerTearDown, 't', nil, "end " + leftoversText(leftovers)})
 	}
 	ended = append(ended, leave)
 	switch {
 	case s.Frozen:
-		thaw := menuItem{choiceThaw, 't', nil, "let its processes continue, and attach"}
-		return endMenu{[]menuItem{thaw, log, leave}, choiceThaw, "a frozen agent does not answer"}
+		thaw := menuItem{itemThaw, 't', nil, "let its processes continue, and attach"}
+		return endMenu{[]menuItem{thaw, log, leave}, itemThaw, "a frozen agent does not answer"}
 	case s.State == "created":
-		start := menuItem{choiceStart, 's', []rune{'r'}, "start " + program + ", and attach"}
-		return endMenu{[]menuItem{start, leave}, choiceStart, "it has never been started"}
+		start := menuItem{itemStart, 's', []rune{'r'}, "start " + program + ", and attach"}
+		return endMenu{[]menuItem{start, leave}, itemStart, "it has never been started"}
 	case s.State == "archived":
-		return endMenu{[]menuItem{log, leave}, choiceLeave, "an archived session cannot be started again"}
+		return endMenu{[]menuItem{log, leave}, itemLeave, "an archived session cannot be started again"}
 	case s.AgentAlive:
 		return endMenu{[]menuItem{
 			{answerResume, 'r', nil, "show the running agent in a new tmux server"},
@@ -76,58 +76,58 @@ func endMenuFor(s client.Session, left int) endMenu {
 			log, {answerTearDown, 't', nil, "end the agent and all other processes of the session"}, leave,
 		}, answerResume, "the agent is still running, and nothing was lost"}
 	case s.State == "stale" || s.State == "orphaned":
-		ended = slices.DeleteFunc(ended, func(c menuItem) bool { return c.name == answerResume })
+		ended = slices.DeleteFunc(ended, func(item menuItem) bool { return item.name == answerResume })
 		ended[0].aliases = nil
-		beside := menuItem{answerResume, 'r', nil, "start " + program + " again and keep " + leftoversText(left)}
-		return endMenu{slices.Insert(ended, 0, beside), answerResume, leftoversText(left) + " may still be needed"}
+		beside := menuItem{answerResume, 'r', nil, "start " + program + " again and keep " + leftoversText(leftovers)}
+		return endMenu{slices.Insert(ended, 0, beside), answerResume, leftoversText(leftovers) + " may still be needed"}
 	case s.Resumable:
 		return endMenu{ended, answerResume, "the agent can continue its conversation"}
 	case s.State == "suspended":
 		return endMenu{ended, answerRestart, "it was suspended to be continued"}
 	}
-	return endMenu{ended, choiceLeave, program + " would start from the beginning"}
+	return endMenu{ended, itemLeave, program + " would start from the beginning"}
 }
 
-func leftoversSuffix(left int) string {
-	if left == 0 {
+func leftoversSuffix(leftovers int) string {
+	if leftovers == 0 {
 		return ""
 	}
-	return "; ends " + leftoversText(left)
+	return "; ends " + leftoversText(leftovers)
 }
 
-func leftoversText(left int) string {
-	if left == 1 {
+func leftoversText(leftovers int) string {
+	if leftovers == 1 {
 		return "the process that it left behind"
 	}
-	return fmt.Sprintf("the %d processes that it left behind", left)
+	return fmt.Sprintf("the %d processes that it left behind", leftovers)
 }
 
 // itemFor returns the item that a key selects.
-func (q endMenu) itemFor(k key) (menuItem, bool) {
-	for _, c := range q.items {
+func (m endMenu) itemFor(k key) (menuItem, bool) {
+	for _, item := range m.items {
 		pressed := []rune(strings.ToLower(string(rune(max(k, 0)))))[0]
-		if c.key == pressed || slices.Contains(c.aliases, pressed) || k == keyEnter && c.name == q.defaultItem ||
-			k == keyCancel && c.name == choiceLeave {
-			return c, true
+		if item.key == pressed || slices.Contains(item.aliases, pressed) || k == keyEnter && item.name == m.defaultItem ||
+			k == keyCancel && item.name == itemLeave {
+			return item, true
 		}
 	}
 	return menuItem{}, false
 }
 
 // lines returns the menu as lines of a terminal, with what Enter does.
-func (q endMenu) lines(width int) []string {
-	lines := make([]string, 0, len(q.items)+2)
-	for _, c := range q.items {
-		lines = append(lines, wording.Ellipsize(fmt.Sprintf("  %c  %-10s %s", c.key, c.name, c.description), width))
+func (m endMenu) lines(width int) []string {
+	lines := make([]string, 0, len(m.items)+2)
+	for _, item := range m.items {
+		lines = append(lines, wording.Ellipsize(fmt.Sprintf("  %c  %-10s %s", item.key, item.name, item.description), width))
 	}
-	return append(lines, "", wording.Ellipsize("Enter: "+q.defaultItem+", because "+q.reason+".", width))
+	return append(lines, "", wording.Ellipsize("Enter: "+m.defaultItem+", because "+m.reason+".", width))
 }
 
 // keys lists the valid keys, for a message about an invalid one.
-func (q endMenu) keys() string {
-	keys := make([]string, len(q.items))
-	for i, c := range q.items {
-		keys[i] = string(c.key)
+func (m endMenu) keys() string {
+	keys := make([]string, len(m.items))
+	for i, item := range m.items {
+		keys[i] = string(item.key)
 	}
 	return strings.Join(keys, ", ") + " or Enter"
 }
@@ -142,7 +142,7 @@ func programOf(s client.Session) string {
 }
 
 // resultSentence describes in one sentence how and when a session's agent has ended.
-func resultSentence(s client.Session, left int, now time.Time) string {
+func resultSentence(s client.Session, leftovers int, now time.Time) string {
 	program := programOf(s)
 	switch {
 	case s.Frozen:
@@ -153,7 +153,7 @@ func resultSentence(s client.Session, left int, now time.Time) string {
 		return fmt.Sprintf("its tmux server died; %s (PID %d) is still running", program, s.MainPID)
 	case s.State == "stale" || s.State == "orphaned":
 		return fmt.Sprintf("its tmux server died and %s has ended without an exit status; %s", program,
-			leftoversRunning(left))
+			leftoversRunning(leftovers))
 	}
 	text := program + " " + endPhrase(s)
 	at := s.StateChangeTimestamp
@@ -163,17 +163,17 @@ func resultSentence(s client.Session, left int, now time.Time) string {
 	if at != 0 {
 		text += ", " + ago(now.Sub(wording.BusTime(at)))
 	}
-	if left > 0 {
-		text += "; " + leftoversRunning(left)
+	if leftovers > 0 {
+		text += "; " + leftoversRunning(leftovers)
 	}
 	return text
 }
 
-func leftoversRunning(left int) string {
-	if left == 1 {
+func leftoversRunning(leftovers int) string {
+	if leftovers == 1 {
 		return "1 of its processes is still running"
 	}
-	return fmt.Sprintf("%d of its processes are still running", left)
+	return fmt.Sprintf("%d of its processes are still running", leftovers)
 }
 
 // endPhrase describes how an agent has ended, to follow the name of its program.
@@ -244,18 +244,18 @@ func (a *attachment) showEnded(ctx context.Context, s client.Session) (again boo
 		return false, a.c.cannot("attach to", a.id, err)
 	}
 	_ = bus.Acknowledge(ctx, a.id) // the user is looking at it now
-	left := a.c.leftovers(s)
+	leftovers := a.c.leftovers(s)
 	if !a.screenShown {
 		a.showScreen(ctx, s)
 	}
 	a.screenShown = false
 	fmt.Fprintf(a.c.out, "%s\n\n",
-		a.c.paint(wording.Bold, wording.Printable(s.Id+": "+resultSentence(s, left, time.Now())+".")))
-	taken, err := a.choose(ctx, s, endMenuFor(s, left))
+		a.c.paint(wording.Bold, wording.Printable(s.Id+": "+resultSentence(s, leftovers, time.Now())+".")))
+	taken, err := a.choose(ctx, s, endMenuFor(s, leftovers))
 	switch {
 	case errors.Is(err, errChanged):
 		return true, nil
-	case err != nil || taken == choiceLeave:
+	case err != nil || taken == itemLeave:
 		return false, err
 	}
 	again, err = a.perform(ctx, s, taken)
@@ -273,13 +273,13 @@ func callFor(bus *client.Client, s client.Session, what string) (
 	call func(context.Context, string) error, doing, progressive string,
 ) {
 	switch {
-	case what == choiceStart || what == answerRestart && s.State == "created":
+	case what == itemStart || what == answerRestart && s.State == "created":
 		return bus.StartSession, "start", "Starting"
 	case what == answerRestart:
 		return bus.RestartSession, "restart", "Restarting"
-	case what == choiceThaw:
+	case what == itemThaw:
 		return bus.ThawSession, "thaw", "Thawing"
-	case what == choiceArchive:
+	case what == itemArchive:
 		return bus.ArchiveSession, "archive", "Archiving"
 	case what == answerTearDown:
 		return func(ctx context.Context, id string) error { return bus.StopSession(ctx, id, 0) }, "tear down", "Stopping"
@@ -293,7 +293,7 @@ func (a *attachment) perform(ctx context.Context, s client.Session, what string)
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}
-	if what == choiceLog {
+	if what == itemLog {
 		a.screenShown = true
 		return true, a.showLog(ctx)
 	}
@@ -319,7 +319,7 @@ func (a *attachment) perform(ctx context.Context, s client.Session, what string)
 	case answerTearDown:
 		fmt.Fprintf(a.c.out, "Session %s has no processes left.\n", a.id)
 		return false, nil
-	case choiceArchive:
+	case itemArchive:
 		fmt.Fprintf(a.c.out, "Archived session %s.\n", a.id)
 		return false, nil
 	case answerResume:

@@ -76,7 +76,8 @@ func (c *ctl) warn(message, hint string) {
 	fmt.Fprintf(c.err, "corralctl: %s\nhint: %s\n", wording.Printable(message), wording.Printable(c.withHost(hint)))
 }
 
-// withHost adds --host to a command if it was given to this one. Help is the same on every machine.
+// withHost adds --host to a hint's command if this corralctl was called with --host. Help does not
+// need it: it is the same on every machine.
 func (c *ctl) withHost(command string) string {
 	rest, ours := strings.CutPrefix(command, "corralctl ")
 	if c.host == "" || !ours || strings.HasPrefix(rest, "help") {

@@ -36,16 +36,16 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	if err := f.showTail(o); err != nil {
 		return err
 	}
-	left := make(chan struct{}) // closed when the reader of stdout is gone
+	hungUp := make(chan struct{}) // closed when the reader of stdout is gone
 	go func() {
 		awaitHangup(os.Stdout)
-		close(left)
+		close(hungUp)
 	}()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-left:
+		case <-hungUp:
 			return nil
 		case event, ok := <-watcher.Events:
 			// to remove a session, corrald first moves its directory away

@@ -18,10 +18,11 @@ type candidate struct {
 	state string
 }
 
-func (k candidate) isArchived() bool { return k.state == "archived" }
+func (c candidate) isArchived() bool { return c.state == "archived" }
 
-// appliesToAll returns for a verb whether --all includes sessions in a state: those that the verb
-// can do something with. For other verbs it includes every session.
+// appliesToAll has, for a verb, whether --all includes the sessions in a state: it includes those
+// that the verb can do something with. For other verbs it includes every session that is not
+// archived.
 var appliesToAll = map[string]func(state string) bool{
 	"start":   wording.IsEnded,
 	"resume":  func(state string) bool { return state == "suspended" },
@@ -235,13 +236,13 @@ func (c *ctl) forEach(ctx context.Context, words []string, doing string,
 	if len(ids) == 0 {
 		return unresolved
 	}
-	mass := c.isBulk(words, ids)
-	if mass {
+	bulk := c.isBulk(words, ids)
+	if bulk {
 		if err := c.confirm(ctx, ids); err != nil {
 			return err
 		}
 	}
-	left := newProgress(c, doing, ids)
+	progress := newProgress(c, doing, ids)
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, 32)
 	var wait sync.WaitGroup
@@ -249,17 +250,17 @@ func (c *ctl) forEach(ctx context.Context, words []string, doing string,
 		slots <- struct{}{}
 		wait.Go(func() {
 			errs[i] = do(ctx, id)
-			left.done(id)
+			progress.done(id)
 			<-slots
 		})
 	}
 	wait.Wait()
-	left.end()
+	progress.end()
 	var failed failures
 	for i, err := range errs {
 		if err != nil {
 			failed.add(c, c.cannot(c.doing(), ids[i], err))
-		} else if mass && c.outTTY != nil && !c.quiet {
+		} else if bulk && c.outTTY != nil && !c.quiet {
 			c.print("%s\n", ids[i])
 		}
 	}

@@ -57,7 +57,7 @@ func (k keyboard) read(limit time.Duration) (pressed []byte, woken bool, err err
 
 // choose shows the menu and returns the name of the chosen item. Errors: errChanged; a failure with
 // the exit code for a signal.
-func (a *attachment) choose(ctx context.Context, s client.Session, q endMenu) (string, error) {
+func (a *attachment) choose(ctx context.Context, s client.Session, choices endMenu) (string, error) {
 	wake, waker, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("cannot wait for keys: %w", err)
@@ -78,8 +78,8 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q endMenu) (s
 		}
 	}
 	a.mayBeTyping = false
-	m := &menu{choices: q, a: a, keys: keys}
-	fmt.Fprintf(a.c.out, "%s\n\n", strings.Join(q.lines(a.c.outTTY.width), "\n"))
+	m := &menu{choices: choices, a: a, keys: keys}
+	fmt.Fprintf(a.c.out, "%s\n\n", strings.Join(choices.lines(a.c.outTTY.width), "\n"))
 	for {
 		fmt.Fprint(a.c.out, m.prompt())
 		if err := a.c.out.Flush(); err != nil {
@@ -91,7 +91,7 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q endMenu) (s
 			fmt.Fprintln(a.c.out)
 			return "", <-woken
 		case errors.Is(err, io.EOF) || errors.Is(err, unix.EIO): // the terminal was closed
-			return choiceLeave, nil
+			return itemLeave, nil
 		case err != nil:
 			return "", fmt.Errorf("cannot read from the terminal: %w", err)
 		case bytes.IndexByte(pressed, keySuspend) >= 0:
@@ -199,16 +199,16 @@ func (m *menu) press(pressed []key) string {
 			m.a.c.print("no\n")
 			continue
 		}
-		c, is := m.choices.itemFor(k)
+		item, is := m.choices.itemFor(k)
 		switch {
-		case is && c.name == choiceArchive:
-			m.a.c.print("%s\n", c.name)
-			m.confirming, m.prompted = &c, false
+		case is && item.name == itemArchive:
+			m.a.c.print("%s\n", item.name)
+			m.confirming, m.prompted = &item, false
 		case is:
-			m.a.c.print("%s\n", c.name)
+			m.a.c.print("%s\n", item.name)
 			// drops keys typed after a choice: they are not for the agent
 			_ = unix.IoctlSetInt(int(m.a.c.in.Fd()), unix.TCFLSH, unix.TCIFLUSH)
-			return c.name
+			return item.name
 		case k > 0:
 			m.a.c.print("\n%q is not a choice: press %s.\n", string(rune(k)), m.choices.keys())
 			m.prompted = false

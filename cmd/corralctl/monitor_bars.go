@@ -19,17 +19,17 @@ type barPrinter struct {
 	printed     bool
 }
 
-func (t *barPrinter) show(b bar) error {
-	line := t.line(b)
-	if t.printed && line == t.last {
+func (p *barPrinter) show(b bar) error {
+	line := p.line(b)
+	if p.printed && line == p.last {
 		return nil
 	}
-	before := t.prefix
-	if !t.printed {
-		before = t.firstPrefix
+	before := p.prefix
+	if !p.printed {
+		before = p.firstPrefix
 	}
-	t.last, t.printed = line, true
-	_, err := t.c.out.WriteString(before + line + "\n")
+	p.last, p.printed = line, true
+	_, err := p.c.out.WriteString(before + line + "\n")
 	return err
 }
 
@@ -40,18 +40,18 @@ type bar struct {
 	lines                                               []string // one for each session that is live or needs attention
 }
 
-func (t *barPrinter) start(all map[string]client.Session) error {
+func (p *barPrinter) start(all map[string]client.Session) error {
 	if all == nil {
 		return nil // daemonGone is called next
 	}
-	return t.show(barOf(all))
+	return p.show(barOf(all))
 }
 
-func (t *barPrinter) sessionChanged(_, _ *client.Session, all map[string]client.Session) error {
-	return t.show(barOf(all))
+func (p *barPrinter) sessionChanged(_, _ *client.Session, all map[string]client.Session) error {
+	return p.show(barOf(all))
 }
-func (t *barPrinter) daemonGone() error                              { return t.show(bar{offline: true}) }
-func (t *barPrinter) daemonBack(all map[string]client.Session) error { return t.show(barOf(all)) }
+func (p *barPrinter) daemonGone() error                              { return p.show(bar{offline: true}) }
+func (p *barPrinter) daemonBack(all map[string]client.Session) error { return p.show(barOf(all)) }
 
 func barOf(all map[string]client.Session) bar {
 	var b bar

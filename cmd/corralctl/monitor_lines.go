@@ -56,38 +56,38 @@ type monitorEvent struct {
 	Before     map[string]any `json:",omitempty"`
 }
 
-func (t *jsonPrinter) print(event, id string, properties, before map[string]any) error {
+func (p *jsonPrinter) print(event, id string, properties, before map[string]any) error {
 	line := monitorEvent{uint64(time.Now().UnixMicro()), event, id, properties, before}
-	if t.c.json == "pretty" {
-		return t.c.printJSON(line)
+	if p.c.json == "pretty" {
+		return p.c.printJSON(line)
 	}
-	_, err := t.c.out.WriteString(compactJSON(line) + "\n")
+	_, err := p.c.out.WriteString(compactJSON(line) + "\n")
 	return err
 }
 
-func (t *jsonPrinter) start(sessions map[string]client.Session) error {
+func (p *jsonPrinter) start(sessions map[string]client.Session) error {
 	for _, s := range sortedSessions(sessions) {
-		if err := t.print("session", s.Id, sessionValues(s, nil), nil); err != nil {
+		if err := p.print("session", s.Id, sessionValues(s, nil), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *jsonPrinter) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
+func (p *jsonPrinter) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
-		return t.print("new", after.Id, sessionValues(*after, nil), nil)
+		return p.print("new", after.Id, sessionValues(*after, nil), nil)
 	case after == nil:
-		return t.print("removed", before.Id, nil, nil)
+		return p.print("removed", before.Id, nil, nil)
 	}
 	names := differences(*before, *after)
-	return t.print("changed", after.Id, sessionValues(*after, names), sessionValues(*before, names))
+	return p.print("changed", after.Id, sessionValues(*after, names), sessionValues(*before, names))
 }
 
-func (t *jsonPrinter) daemonGone() error { return t.print("daemon-gone", "", nil, nil) }
-func (t *jsonPrinter) daemonBack(map[string]client.Session) error {
-	return t.print("daemon-back", "", nil, nil)
+func (p *jsonPrinter) daemonGone() error { return p.print("daemon-gone", "", nil, nil) }
+func (p *jsonPrinter) daemonBack(map[string]client.Session) error {
+	return p.print("daemon-back", "", nil, nil)
 }
 
 // sessionValues returns the announced properties of a session by name; with names only those.
@@ -107,56 +107,56 @@ func sessionValues(s client.Session, names []string) map[string]any {
 // linePrinter prints a line for each event, for people.
 type linePrinter struct{ c *ctl }
 
-func (t *linePrinter) print(id, text string) error {
-	clock := t.c.paint(wording.Dim, time.Now().Format(time.TimeOnly))
+func (p *linePrinter) print(id, text string) error {
+	clock := p.c.paint(wording.Dim, time.Now().Format(time.TimeOnly))
 	if id != "" {
-		id = t.c.paint(wording.Bold, wording.Printable(id)) + " "
+		id = p.c.paint(wording.Bold, wording.Printable(id)) + " "
 	}
-	_, err := fmt.Fprintf(t.c.out, "%s %s%s\n", clock, id, text)
+	_, err := fmt.Fprintf(p.c.out, "%s %s%s\n", clock, id, text)
 	return err
 }
 
-func (t *linePrinter) daemonGone() error {
-	return t.print("", "corrald is not running; waiting for it")
+func (p *linePrinter) daemonGone() error {
+	return p.print("", "corrald is not running; waiting for it")
 }
-func (t *linePrinter) daemonBack(map[string]client.Session) error {
-	return t.print("", "corrald is back; what has changed since:")
+func (p *linePrinter) daemonBack(map[string]client.Session) error {
+	return p.print("", "corrald is back; what has changed since:")
 }
 
-// start prints, for a person and so to standard error, how many sessions are monitored, unless
-// --quiet was given or there is no daemon.
-func (t *linePrinter) start(sessions map[string]client.Session) error {
-	if !t.c.quiet && sessions != nil {
-		fmt.Fprintf(t.c.err, "Monitoring %s.\n", wording.Plural(len(sessions), "session"))
+// start prints to standard error how many sessions are monitored, unless --quiet was given or there
+// is no daemon.
+func (p *linePrinter) start(sessions map[string]client.Session) error {
+	if !p.c.quiet && sessions != nil {
+		fmt.Fprintf(p.c.err, "Monitoring %s.\n", wording.Plural(len(sessions), "session"))
 	}
 	return nil
 }
 
-func (t *linePrinter) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
+func (p *linePrinter) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
-		return t.print(after.Id, t.state(*after)+" ("+
+		return p.print(after.Id, p.state(*after)+" ("+
 			wording.Printable(after.Agent+" in "+
 				wording.OnBranch(wording.AbbreviateHome(after.WorkingDirectory), after.Worktree))+")")
 	case after == nil:
-		return t.print(before.Id, "removed")
+		return p.print(before.Id, "removed")
 	}
-	text := t.changes(*before, *after)
+	text := p.changes(*before, *after)
 	if text == "" {
 		return nil
 	}
-	return t.print(after.Id, text)
+	return p.print(after.Id, text)
 }
 
 // printedProperties are the properties whose new value is printed. State and activity are printed
 // in their own form, and the others follow from these.
 var printedProperties = []string{"Description", "Labels", "OnLogin", "Frozen", "ConversationId"}
 
-func (t *linePrinter) changes(before, after client.Session) string {
+func (p *linePrinter) changes(before, after client.Session) string {
 	var parts []string
 	names := differences(before, after)
 	if before.State != after.State {
-		text := before.State + " -> " + t.state(after)
+		text := before.State + " -> " + p.state(after)
 		if after.Reason != "" && after.Reason != before.Reason {
 			text += " (" + wording.Printable(wording.Reason(after)) + ")"
 		}
@@ -165,10 +165,10 @@ func (t *linePrinter) changes(before, after client.Session) string {
 	was, _ := wording.Activity(before)
 	is, colour := wording.Activity(after)
 	if was != is && is != "-" {
-		parts = append(parts, t.c.paint(colour, wording.Printable(is)))
+		parts = append(parts, p.c.paint(colour, wording.Printable(is)))
 	} else if before.Attention != after.Attention && after.Attention != "" && after.Attention != after.State {
 		parts = append(parts,
-			t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(wording.AttentionText(after.Attention))))
+			p.c.paint(wording.Yellow, "wants attention: "+wording.Printable(wording.AttentionText(after.Attention))))
 	}
 	for _, name := range names {
 		if slices.Contains(printedProperties, name) {
@@ -178,6 +178,6 @@ func (t *linePrinter) changes(before, after client.Session) string {
 	return strings.Join(parts, ", ")
 }
 
-func (t *linePrinter) state(s client.Session) string {
-	return t.c.paint(wording.StateColour(client.Session{State: s.State}), wording.Printable(s.State))
+func (p *linePrinter) state(s client.Session) string {
+	return p.c.paint(wording.StateColour(client.Session{State: s.State}), wording.Printable(s.State))
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// pager filters stdout on a terminal: it prints output that fits the terminal directly, and runs
-// the user's pager for longer output.
+// pager is the writer between stdout and a terminal. It prints output that fits the terminal
+// directly, and runs the user's pager for longer output.
 type pager struct {
 	terminal io.Writer
 	program  string

@@ -50,15 +50,15 @@ func (p *picker) matching() []client.Session {
 
 // press handles a key. When over is true, id is the chosen session, "" for none.
 func (p *picker) press(k key) (over bool, id string) {
-	left := p.matching()
+	matching := p.matching()
 	switch k {
 	case keyUp:
 		p.selected = max(0, p.selected-1)
 	case keyDown:
-		p.selected = max(0, min(len(left)-1, p.selected+1))
+		p.selected = max(0, min(len(matching)-1, p.selected+1))
 	case keyEnter:
-		if len(left) > 0 {
-			return true, left[p.selected].Id
+		if len(matching) > 0 {
+			return true, matching[p.selected].Id
 		}
 	case keyCancel:
 		return true, ""
@@ -77,9 +77,9 @@ func (p *picker) press(k key) (over bool, id string) {
 // lines returns the picker as lines of the terminal: the question, and the sessions around the
 // selected one.
 func (p *picker) lines(c *ctl, now time.Time) []string {
-	left := p.matching()
-	first := max(0, min(p.selected-p.height/2, len(left)-p.height))
-	shown := left[first:min(len(left), first+p.height)]
+	matching := p.matching()
+	first := max(0, min(p.selected-p.height/2, len(matching)-p.height))
+	shown := matching[first:min(len(matching), first+p.height)]
 	t := table{columns: []column{{}, {minWidth: 6, cut: wording.Ellipsize}, {minWidth: 9, cut: wording.EllipsizeDetail},
 		{}, {minWidth: 10, cut: wording.EllipsizePath}}}
 	for _, s := range shown {
@@ -102,9 +102,9 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 		}
 		lines = append(lines, sign+t.line(c, row, widths))
 	}
-	if len(left) == 0 {
+	if len(matching) == 0 {
 		lines = append(lines, "  no session matches")
-	} else if more := len(left) - len(shown); more > 0 {
+	} else if more := len(matching) - len(shown); more > 0 {
 		lines = append(lines, c.paint(wording.Dim, fmt.Sprintf("  and %d more", more)))
 	}
 	return lines

@@ -19,7 +19,7 @@ func (c *ctl) problemsOf(ctx context.Context) map[string][]dbusapi.Problem {
 	return by
 }
 
-// printProblems prints problems. Of a long list it prints only the first and the number of the
+// printProblems prints problems. Of a long list it prints only the first ones and the number of the
 // others.
 func (c *ctl) printProblems(problems []dbusapi.Problem, named bool) {
 	const most = 10

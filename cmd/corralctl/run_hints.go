@@ -28,8 +28,8 @@ func (c *ctl) isAgent(word string) bool {
 }
 
 // withDashes returns the command line of run with -- before the argument at an index.
-func (c *ctl) withDashes(place int) string {
-	words := slices.DeleteFunc(slices.Insert(slices.Clone(c.args), place, " "),
+func (c *ctl) withDashes(index int) string {
+	words := slices.DeleteFunc(slices.Insert(slices.Clone(c.args), index, " "),
 		func(word string) bool { return word == "--" })
 	words[slices.Index(words, " ")] = "--"
 	return "corralctl run " + wording.ShellWords(words)

@@ -96,8 +96,8 @@ func strayExplanations(strays []dbusapi.Stray) []dbusapi.Explanation {
 }
 
 // checkStrays looks for processes that were started by agents and will not end with them.
-func (p *examination) checkStrays(ctx context.Context) []finding {
-	if p.bus == nil || !p.hasOwner(ctx, dbusapi.BusName) {
+func (e *examination) checkStrays(ctx context.Context) []finding {
+	if e.bus == nil || !e.hasOwner(ctx, dbusapi.BusName) {
 		return nil
 	}
 	bus, err := client.Connect(ctx)

@@ -58,8 +58,9 @@ func (t *userTmux) run(ctx context.Context, args ...string) (string, error) {
 const windowOption = "@corral-session"
 
 // showInTmux shows the session in a window of the user's tmux: in one that shows it already, or in
-// a new one. A tmux that is nested in another one would share its keys and lose lines. It returns
-// false if it cannot; the session is then attached in this terminal.
+// a new one. A tmux that is nested in another one would compete with it for keys, and both would
+// take lines of the terminal. It returns false if it cannot; the session is then attached in this
+// terminal.
 func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Session) bool {
 	t := c.userTmux(ctx, bus)
 	if t == nil {

@@ -21,8 +21,8 @@ const (
 	longestPause  = 5 * time.Second
 )
 
-// reconnectingWatch follows sessions while corrald, the bus or the connection to another machine
-// restarts.
+// reconnectingWatch follows sessions. It survives restarts of corrald and of the bus, and the loss
+// of the connection to another machine.
 type reconnectingWatch struct {
 	c        *ctl
 	ids      []string
@@ -31,49 +31,49 @@ type reconnectingWatch struct {
 }
 
 // connect connects to the bus and subscribes to events of the sessions.
-func (l *reconnectingWatch) connect(ctx context.Context) error {
-	if l.c.client != nil {
-		_ = l.c.client.Close()
-		l.c.client = nil
+func (w *reconnectingWatch) connect(ctx context.Context) error {
+	if w.c.client != nil {
+		_ = w.c.client.Close()
+		w.c.client = nil
 	}
-	if _, err := l.c.connect(ctx); err != nil {
+	if _, err := w.c.connect(ctx); err != nil {
 		return err
 	}
-	return l.subscribe(ctx)
+	return w.subscribe(ctx)
 }
 
 // subscribe subscribes over the existing connection.
-func (l *reconnectingWatch) subscribe(ctx context.Context) (err error) {
-	l.events, err = l.c.client.Watch(ctx, l.ids...)
+func (w *reconnectingWatch) subscribe(ctx context.Context) (err error) {
+	w.events, err = w.c.client.Watch(ctx, w.ids...)
 	return err
 }
 
 // next returns the next event. After a DaemonBack the caller has to read everything again. From its
-// first call on, corrald is never started by this client: it must not return because of a client
-// that only watches if it was stopped or removed.
-func (l *reconnectingWatch) next(ctx context.Context) (client.Event, error) {
-	l.c.client.DisableAutoStart()
+// first call on, this client does not start corrald: a corrald that was stopped or removed must not
+// be started because a client watches.
+func (w *reconnectingWatch) next(ctx context.Context) (client.Event, error) {
+	w.c.client.DisableAutoStart()
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case event, connected := <-l.events:
+	case event, connected := <-w.events:
 		if _, gone := event.(client.DaemonGone); gone {
-			l.onOutage(daemonAway)
+			w.onOutage(daemonAway)
 		}
 		if connected {
 			return event, nil
 		}
 	}
-	return client.DaemonBack{}, l.reconnect(ctx)
+	return client.DaemonBack{}, w.reconnect(ctx)
 }
 
 // reconnect reconnects as soon as there is a bus again.
-func (l *reconnectingWatch) reconnect(ctx context.Context) error {
+func (w *reconnectingWatch) reconnect(ctx context.Context) error {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		l.onOutage(busAway)
-		err := l.connect(ctx)
+		w.onOutage(busAway)
+		err := w.connect(ctx)
 		if err == nil {
-			l.c.client.DisableAutoStart()
+			w.c.client.DisableAutoStart()
 		}
 		if err == nil || !client.IsUnreachable(err) {
 			return err
@@ -86,11 +86,11 @@ func (l *reconnectingWatch) reconnect(ctx context.Context) error {
 
 // query calls question until it succeeds or fails for good. It returns false if corrald or the bus
 // is not available: an event then reports when it is.
-func (l *reconnectingWatch) query(ctx context.Context, question func() error) (known bool, err error) {
+func (w *reconnectingWatch) query(ctx context.Context, question func() error) (known bool, err error) {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		running, err := l.c.client.Running(ctx)
+		running, err := w.c.client.Running(ctx)
 		if err == nil && !running {
-			l.onOutage(daemonAway)
+			w.onOutage(daemonAway)
 			return false, nil
 		}
 		if err == nil {
@@ -111,9 +111,9 @@ func (l *reconnectingWatch) query(ctx context.Context, question func() error) (k
 }
 
 // session reads a session. It returns false for known if corrald is not available.
-func (l *reconnectingWatch) session(ctx context.Context, id string) (s client.Session, known bool, err error) {
-	known, err = l.query(ctx, func() (err error) {
-		s, err = l.c.client.Session(ctx, id)
+func (w *reconnectingWatch) session(ctx context.Context, id string) (s client.Session, known bool, err error) {
+	known, err = w.query(ctx, func() (err error) {
+		s, err = w.c.client.Session(ctx, id)
 		return err
 	})
 	return s, known, err
@@ -122,7 +122,7 @@ func (l *reconnectingWatch) session(ctx context.Context, id string) (s client.Se
 // hasEnded returns whether the session has ended for good. A corrald that shuts down marks all
 // sessions as suspended while their agents keep running. Before a shutdown of the machine it
 // suspends them, and resumes them if the shutdown is cancelled.
-func (l *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (bool, error) {
+func (w *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (bool, error) {
 	if s.State != "suspended" {
 		return wording.IsEnded(s.State), nil
 	}
@@ -130,8 +130,8 @@ func (l *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (boo
 		return false, nil
 	}
 	var manager client.Manager
-	known, err := l.query(ctx, func() (err error) {
-		manager, err = l.c.client.Manager(ctx)
+	known, err := w.query(ctx, func() (err error) {
+		manager, err = w.c.client.Manager(ctx)
 		return err
 	})
 	return known && err == nil && !manager.ShuttingDown, err

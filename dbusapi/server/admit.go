@@ -43,36 +43,36 @@ type slot struct {
 // admit reserves a slot for the call, or returns an error if a limit is exceeded or the server is
 // closing. It runs on the goroutine that reads from the connection.
 func (s *Server) admit(msg *dbus.Message, length int) (*slot, error) {
-	p := &slot{s.gate, s.clientOf(msg), listsSessions(member(msg)), int64(length)}
+	taken := &slot{s.gate, s.clientOf(msg), listsSessions(member(msg)), int64(length)}
 	switch {
-	case p.client.calls.Load() >= maxCalls:
+	case taken.client.calls.Load() >= maxCalls:
 		return nil, newError(dbusapi.LimitsExceeded,
 			fmt.Sprintf("too many calls of this client are pending: at most %d are allowed", maxCalls))
-	case p.lists && p.client.lists.Load() >= maxLists:
+	case taken.lists && taken.client.lists.Load() >= maxLists:
 		return nil, newError(dbusapi.LimitsExceeded,
 			fmt.Sprintf("too many requests of this client for all sessions are pending: at most %d are allowed", maxLists))
-	case p.client.bytes.Load()+p.bytes > maxBytes:
+	case taken.client.bytes.Load()+taken.bytes > maxBytes:
 		return nil, newError(dbusapi.LimitsExceeded,
 			fmt.Sprintf("the pending calls of this client are too large: at most %d bytes are allowed", maxBytes))
 	case !s.gate.enter():
 		return nil, supervisor.ErrClosed
 	}
-	p.client.calls.Add(1)
-	p.client.bytes.Add(p.bytes)
-	if p.lists {
-		p.client.lists.Add(1)
+	taken.client.calls.Add(1)
+	taken.client.bytes.Add(taken.bytes)
+	if taken.lists {
+		taken.client.lists.Add(1)
 	}
-	return p, nil
+	return taken, nil
 }
 
 // free releases the slot.
-func (p *slot) free() {
-	p.client.calls.Add(-1)
-	p.client.bytes.Add(-p.bytes)
-	if p.lists {
-		p.client.lists.Add(-1)
+func (s *slot) free() {
+	s.client.calls.Add(-1)
+	s.client.bytes.Add(-s.bytes)
+	if s.lists {
+		s.client.lists.Add(-1)
 	}
-	p.gate.leave()
+	s.gate.leave()
 }
 
 // listsSessions reports whether the size of a method's reply grows with the number of sessions.

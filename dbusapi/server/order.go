@@ -28,14 +28,14 @@ func (s *Server) order(msg *dbus.Message, length int) {
 	if msg.Type != dbus.TypeMethodCall || iface == peerInterface { // godbus itself answers calls of Peer
 		return
 	}
-	p, err := s.admit(msg, length)
+	taken, err := s.admit(msg, length)
 	if err != nil {
 		s.replyError(msg, err)
 		msg.Flags |= dbus.FlagNoReplyExpected
 		s.tickets.Store(msg, &ticket{refused: true})
 		return
 	}
-	t := &ticket{slot: p}
+	t := &ticket{slot: taken}
 	s.tickets.Store(msg, t)
 	key := orderKey(msg)
 	if key == "" {

@@ -70,7 +70,8 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	do("Acknowledge")
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "idle", Reason: "turn-ended"}))
 	s.endScope(t, "shop")
-	// Changes that are reverted in the same iteration of the event loop are not published.
+	// The test waits before the next change, because one that is reverted in the same iteration of the
+	// event loop is not published.
 	testbed.Poll(t, "the session has failed", func() bool {
 		n, err := s.sup.Session("shop")
 		return err == nil && n.State == "failed"

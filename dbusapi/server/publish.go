@@ -131,8 +131,8 @@ func (s *Server) emitAll(batches <-chan batch) {
 				s.emitEvent(c)
 			}
 		}
-		for _, look := range b.reads {
-			look(v)
+		for _, read := range b.reads {
+			read(v)
 		}
 		for _, f := range b.after {
 			f()

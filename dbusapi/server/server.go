@@ -50,8 +50,8 @@ type Server struct {
 	sup             *supervisor.Supervisor
 	conn            *bus.Guarded
 	batches         chan batch
-	tails           map[string]<-chan struct{} // by order key: ticket.done of the last call; for the reading goroutine
-	clients         map[string]*client         // by unique name; for the reading goroutine
+	tails           map[string]<-chan struct{} // by order key: done of the last ticket; of the reading goroutine
+	clients         map[string]*client         // by unique name; of the reading goroutine
 	gate            *gate                      // counts the pending calls
 	tickets         sync.Map                   // *dbus.Message → *ticket, from the reading goroutine to that of the call
 	ready           chan struct{}              // closed once sup is set

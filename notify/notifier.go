@@ -62,8 +62,9 @@ const connectTimeout = 20 * time.Second
 // to wait during a burst.
 const mailboxSize = 1024
 
-// closeTimeout bounds how long Close waits for the server's reply to the last call. The next
-// Notifier sends a notice again that the server has not accepted by then.
+// closeTimeout bounds how long Close waits for the server's reply to the last call. A notice whose
+// reply does not arrive by then is sent again by the next Notifier, even if the server has shown
+// it.
 const closeTimeout = 500 * time.Millisecond
 
 // Notifier notifies the user. It is a supervisor.Publisher.

@@ -134,7 +134,7 @@ func NewPolicy(s Settings, enabled bool, state PolicyState) *Policy {
 // State returns the state to be saved.
 func (p *Policy) State() PolicyState {
 	state := p.state
-	// What is in there already belongs to sessions that this daemon has not published yet.
+	// The saved requests of sessions that this daemon has not published yet are kept.
 	state.Requests = maps.Clone(p.state.Requests)
 	if state.Requests == nil {
 		state.Requests = map[string]SavedRequest{}

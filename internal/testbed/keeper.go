@@ -137,14 +137,14 @@ func (k *keeper) run() (int, error) {
 // startCommand starts this program a third time, as the manager's user, to run the tests or the
 // command.
 func (k *keeper) startCommand() (int, error) {
-	inside := *k.plan
-	inside.Stage, inside.Socket = stageCommand, true
+	command := *k.plan
+	command.Stage, command.Socket = stageCommand, true
 	program, arguments := k.program(), []string{k.program()}
 	if k.Test {
 		arguments = k.Command
 	}
 	process, err := os.StartProcess(program, arguments, &os.ProcAttr{
-		Env:   append(k.commandEnvironment(), inside.variable()),
+		Env:   append(k.commandEnvironment(), command.variable()),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, os.NewFile(ownerFD, "owner")},
 		Sys:   &syscall.SysProcAttr{Credential: k.credential()},
 	})

@@ -121,7 +121,7 @@ func (m notificationMethods) Notify(
 ) (uint32, *dbus.Error) {
 	s := m.s
 	s.mu.Lock()
-	before := s.onNotify
+	onNotify := s.onNotify
 	n := Notification{ID: replaces, Replaces: replaces, Title: title, Body: body, Actions: actions, Icon: icon}
 	n.DesktopEntry, _ = hints["desktop-entry"].Value().(string)
 	if n.Urgency, _ = hints["urgency"].Value().(byte); !slices.Contains(s.live, replaces) {
@@ -129,8 +129,8 @@ func (m notificationMethods) Notify(
 		s.next++
 	}
 	s.mu.Unlock()
-	if before != nil {
-		if err := before(n); err != nil {
+	if onNotify != nil {
+		if err := onNotify(n); err != nil {
 			return 0, err
 		}
 	}

@@ -34,7 +34,7 @@ const planVariable = "CORRAL_TESTBED"
 // The stages of the processes other than the owner, which has no plan.
 const (
 	stageKeeper  = "keeper"
-	stageCommand = "inside"
+	stageCommand = "command"
 )
 
 // plan describes the test bed to the keeper and to the tests.
@@ -65,7 +65,7 @@ func Main(m *testing.M) {
 	case p.Stage == stageKeeper:
 		exit(runKeeperStage(p))
 	}
-	if err := enterStage(p); err != nil {
+	if err := enterCommandStage(p); err != nil {
 		fail(err)
 	}
 	os.Exit(m.Run())

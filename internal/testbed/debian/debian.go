@@ -88,8 +88,8 @@ func Progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "testbed: "+format+"\n", args...)
 }
 
-// progressInterval is the time between two progress messages of one debootstrap, which itself
-// prints hundreds of lines.
+// progressInterval is the time between two progress messages of one debootstrap or apt-get, which
+// themselves print hundreds of lines.
 const progressInterval = 10 * time.Second
 
 // Bootstrap installs a Debian system of the given suite in a directory, with the given packages and
@@ -146,7 +146,7 @@ func mirror() string {
 	return ""
 }
 
-// proxy returns the machine's apt proxy as an environment variable for debootstrap.
+// proxy returns the machine's apt proxy as an environment variable for debootstrap and apt-get.
 func proxy() []string {
 	output, err := exec.Command("apt-config", "shell", "PROXY", "Acquire::http::Proxy").Output()
 	if err != nil {

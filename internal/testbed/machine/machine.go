@@ -33,8 +33,8 @@ type T interface {
 
 // Options are the options of a machine.
 type Options struct {
-	// Lower layer of the machine's disk: "" or "/" for the host's own system, or a directory from
-	// Debian.
+	// Root is the lower layer of the machine's disk: "" or "/" for the host's own system, or a
+	// directory that Debian or DebianWithApt has returned.
 	Root string
 }
 

@@ -18,7 +18,7 @@ import (
 
 func main() {
 	testbed.RunIfReexecuted()
-	verbose := flag.Bool("v", false, "tell where the user manager is and how long it took to start")
+	verbose := flag.Bool("v", false, "print where the user manager is and how long it took to start")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: usermanager [-v] -- COMMAND [ARGUMENT…]")
 		flag.PrintDefaults()

@@ -26,9 +26,9 @@ type bed struct {
 	owner *connection // nil in a process that a test started
 }
 
-// enterStage prepares this process to run the tests: it waits until the manager is on the bus. A
-// test binary that a test starts calls enterStage, too, and shares the manager.
-func enterStage(p *plan) error {
+// enterCommandStage prepares this process to run the tests: it waits until the manager is on the
+// bus. A test binary that a test starts calls enterCommandStage, too, and shares the manager.
+func enterCommandStage(p *plan) error {
 	currentBed = &bed{plan: p}
 	if !p.Socket {
 		return nil
@@ -56,7 +56,7 @@ func enterStage(p *plan) error {
 
 // execCommand executes the plan's command in this process once the manager is on the bus.
 func execCommand(p *plan) int {
-	if err := enterStage(p); err != nil {
+	if err := enterCommandStage(p); err != nil {
 		return report(err)
 	}
 	if err := os.Unsetenv(planVariable); err != nil {

@@ -27,7 +27,7 @@ func adoption(ctx context.Context, b *bench) ([]row, error) {
 	}
 	var cpu sample
 	for range b.times(7) {
-		if err := b.crash(ctx); err != nil {
+		if err := b.killDaemon(ctx); err != nil {
 			return nil, err
 		}
 		before := time.Now()
@@ -62,8 +62,8 @@ func adoption(ctx context.Context, b *bench) ([]row, error) {
 	return []row{r}, nil
 }
 
-// crash kills the daemon and returns once its name has disappeared from the bus.
-func (b *bench) crash(ctx context.Context) error {
+// killDaemon kills the daemon and returns once its name has disappeared from the bus.
+func (b *bench) killDaemon(ctx context.Context) error {
 	if err := b.daemon.Process.Kill(); err != nil {
 		return fmt.Errorf("cannot kill corrald: %w", err)
 	}

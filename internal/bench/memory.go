@@ -62,7 +62,7 @@ func (b *bench) memoryOfDaemon(ctx context.Context, sessions int) ([]row, error)
 		return row{name: fmt.Sprintf("corrald, %s memory, %d sessions", kind, sessions), unit: "MiB", values: sample{value}}
 	}
 	resident := of("resident", ours.rss)
-	// Its other numbers mean little: it shares its program's pages with the bench.
+	// The other numbers of the floor mean little: it shares the pages of its program with the bench.
 	resident.floor = sample{floor.rss}
 	resident.bar = neverAbove(20, "MiB")
 	return []row{resident, of("proportional", ours.pss), of("private", ours.private)}, nil

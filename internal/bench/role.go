@@ -27,7 +27,7 @@ const (
 
 // playRole plays a role and returns the exit status.
 func playRole(role string, args []string) int {
-	parts := map[string]struct {
+	roles := map[string]struct {
 		args int
 		play func([]string) error
 	}{
@@ -42,10 +42,10 @@ func playRole(role string, args []string) int {
 		roleLines:   {1, func(args []string) error { return printLines(args[0]) }},
 		roleSurvey:  {1, func(args []string) error { return survey(args[0]) }},
 	}
-	part, known := parts[role]
+	chosen, known := roles[role]
 	err := fmt.Errorf("there is no role %q with %d arguments", role, len(args))
-	if known && len(args) == part.args {
-		err = part.play(args)
+	if known && len(args) == chosen.args {
+		err = chosen.play(args)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench %s: %v\n", role, err)

@@ -29,12 +29,12 @@ type iface struct {
 var kinds = []struct{ name, title string }{{"method", "Methods"}, {"signal", "Signals"}, {"property", "Properties"}}
 
 // membersOf returns the members of one kind.
-func (c iface) membersOf(kind string) []member {
-	return slices.DeleteFunc(slices.Clone(c.members), func(m member) bool { return m.kind != kind })
+func (i iface) membersOf(kind string) []member {
+	return slices.DeleteFunc(slices.Clone(i.members), func(m member) bool { return m.kind != kind })
 }
 
 // shortName returns the last component of the interface's name.
-func (c iface) shortName() string { return c.name[strings.LastIndexByte(c.name, '.')+1:] }
+func (i iface) shortName() string { return i.name[strings.LastIndexByte(i.name, '.')+1:] }
 
 // readInterfaces parses interface definitions. A session's method without a comment is documented
 // by a reference to the Manager's method of the corresponding name.
@@ -66,15 +66,15 @@ func describe(definitions ...string) (string, error) {
 		return "", err
 	}
 	var page strings.Builder
-	for _, c := range all {
+	for _, i := range all {
 		for _, kind := range kinds {
 			var entries []string
-			for _, m := range c.membersOf(kind.name) {
+			for _, m := range i.membersOf(kind.name) {
 				entries = append(entries, m.entry())
 			}
 			if len(entries) > 0 {
 				fmt.Fprintf(&page, "# %s OF THE %s\n\n%s\n",
-					strings.ToUpper(kind.title), strings.ToUpper(c.shortName()), strings.Join(entries, "\n"))
+					strings.ToUpper(kind.title), strings.ToUpper(i.shortName()), strings.Join(entries, "\n"))
 			}
 		}
 	}

@@ -49,8 +49,8 @@ func TestReference_IsUpToDate(t *testing.T) {
 	assert.Equal(t, string(written), page, "make generated")
 	all, err := readInterfaces(dbusapi.ManagerXML, dbusapi.SessionXML)
 	require.NoError(t, err)
-	for _, c := range all {
-		for _, m := range c.members {
+	for _, i := range all {
+		for _, m := range i.members {
 			if m.kind == "property" {
 				assert.Contains(t, page, "| `"+m.name+"` | `"+m.dbusType+"` | "+m.access+" | ")
 			} else {

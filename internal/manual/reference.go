@@ -37,13 +37,13 @@ func reference(manager string, definitions ...string) (string, error) {
 	}
 	var page strings.Builder
 	fmt.Fprintf(&page, referenceBegin, errorNames(manager))
-	for _, c := range all {
+	for _, i := range all {
 		for _, kind := range kinds {
-			members := c.membersOf(kind.name)
+			members := i.membersOf(kind.name)
 			if len(members) == 0 {
 				continue
 			}
-			fmt.Fprintf(&page, "\n## %s of the %s\n", kind.title, c.shortName())
+			fmt.Fprintf(&page, "\n## %s of the %s\n", kind.title, i.shortName())
 			if kind.name == "property" {
 				page.WriteString("\n| property | type | access | announced | meaning |\n|---|---|---|---|---|\n")
 			}

@@ -47,8 +47,9 @@ ExecStart=/usr/bin/gnome-shell --headless --unsafe-mode --wayland --no-x11 --vir
 	},
 }
 
-// mutter is the compositor of GNOME Shell. With --unsafe-mode the shell evaluates JavaScript for
-// everybody on the bus, which has access to virtual input devices, and takes pictures.
+// mutter is the compositor of GNOME Shell. With --unsafe-mode the shell takes pictures and
+// evaluates JavaScript for every client on the bus. The JavaScript can create virtual input
+// devices.
 type mutter struct{}
 
 // call returns the command that has GNOME Shell evaluate JavaScript.

@@ -32,9 +32,9 @@ type display interface {
 	press(s *seat, text string) // types the text and Enter
 }
 
-// screenPatience is how long something may take to appear on a screen: the picture of it is drawn
-// and read by the processor, which other tests may be using.
-const screenPatience = 3 * time.Minute
+// screenTimeout limits how long something may take to appear on a screen: the processor, which
+// other tests may be using, draws and reads the pictures.
+const screenTimeout = 3 * time.Minute
 
 // readers are the packages that read pictures.
 var readers = []string{"imagemagick", "tesseract-ocr"}
@@ -185,14 +185,14 @@ func (s *seat) awaitGone(text string) {
 // awaitScreen reads the screen until what it shows is accepted.
 func (s *seat) awaitScreen(what string, accept func(text) bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(screenPatience); ; {
+	for deadline := time.Now().Add(screenTimeout); ; {
 		seen := s.read(accept)
 		if accept(seen) {
 			return
 		}
 		if time.Now().After(deadline) {
 			s.keep("missing", s.last)
-			s.t.Fatalf("not on the screen within %v: %s; the screen shows:\n%s", screenPatience, what, seen)
+			s.t.Fatalf("not on the screen within %v: %s; the screen shows:\n%s", screenTimeout, what, seen)
 		}
 	}
 }
@@ -203,10 +203,10 @@ func (s *seat) await(what string, done func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(screenPatience); !done(); <-ticker.C {
+	for deadline := time.Now().Add(screenTimeout); !done(); <-ticker.C {
 		if time.Now().After(deadline) {
 			s.save("missing")
-			s.t.Fatalf("%s: not within %v", what, screenPatience)
+			s.t.Fatalf("%s: not within %v", what, screenTimeout)
 		}
 	}
 }

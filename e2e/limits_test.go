@@ -20,24 +20,25 @@ result() { echo "$1:" $(corralctl show -p State,Result,ExecMainCode,ExecMainStat
 systemctl --user daemon-reload
 systemctl --user start corrald
 
-# The agent itself needs more than there is.
+# The agent itself needs more memory than its limit.
 corralctl run --id greedy -p MemoryMax=64M -p MemorySwapMax=0 -- tail /dev/zero || true
 corralctl wait --timeout=60 greedy || true
 result greedy
 
-# A child of the agent's does: that is the child's end, and nobody else's.
+# A child of the agent does: only the child is killed.
 corralctl run --id survivor -p MemoryMax=64M -p MemorySwapMax=0 -- sh -c 'tail /dev/zero; exit 4'
 corralctl wait --timeout=60 survivor || true
 result survivor
 
-# The agent uses up every task of its scope, and ends while they live on: its exit is recorded all the same.
+# The agent uses up the task limit of its scope, and exits while its children keep running: its exit
+# is still recorded.
 corralctl run --id bomb -p TasksMax=40 -- sh -c 'trap "" HUP; while sleep 1000 & do :; done 2>/dev/null'
 corralctl wait --timeout=120 bomb || true
 result bomb
 group=$(corralctl show -p ControlGroup --value bomb)
 echo "left: $(cat /sys/fs/cgroup$group/pids.events)" $(grep -c . /sys/fs/cgroup$group/cgroup.procs)
 
-# Its neighbours do not notice, and it can be stopped.
+# Other sessions are not affected, and the session can be stopped.
 corralctl run --id neighbour -- true
 corralctl wait --timeout=60 neighbour
 result neighbour

@@ -14,7 +14,7 @@ import (
 )
 
 // TestResult_OfEveryKindOfExit checks the reported result of each kind of exit on every system, as
-// a user sees it: the table of docs/ARCHITECTURE.md.
+// a user sees it.
 func TestResult_OfEveryKindOfExit(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		text := d.write("text", "no program\n")

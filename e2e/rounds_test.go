@@ -47,9 +47,9 @@ done
 echo "3 rounds, $sessions looks, $wrong wrong"
 `
 
-// TestLimits_RepeatedWithoutDaemon checks that exits at the limits are reported correctly whatever
-// happens to the daemon, and that other sessions are not affected.
-func TestLimits_RepeatedWithoutDaemon(t *testing.T) {
+// TestLimits_InEveryStateOfTheDaemon checks that exits at the limits are reported correctly while
+// the daemon runs, is killed or is stopped, and that other sessions are not affected.
+func TestLimits_InEveryStateOfTheDaemon(t *testing.T) {
 	output, status := guest.Run(t, guestFiles(t), roundsScript)
 	require.Zero(t, status, "%s", output)
 	assert.Equal(t, "3 rounds, 12 looks, 0 wrong\n", output)

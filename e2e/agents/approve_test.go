@@ -19,9 +19,9 @@ import (
 func TestApprove_PressesTheKeysOfTheDefinition(t *testing.T) {
 	for _, m := range []behaviour{claude, codex, copilot} {
 		t.Run(m.agent, func(t *testing.T) {
-			w := newFixture(t)
-			s := w.run(m.agent, "shop", "--prompt", "hello")
-			w.asked("hello", 1)
+			f := newFixture(t)
+			s := f.run(m.agent, "shop", "--prompt", "hello")
+			f.asked("hello", 1)
 			_, mark := s.becomes(0, "idle (turn-ended)")
 			s.send("RUN: touch y")
 			s.becomes(mark, "waiting (permission)")

@@ -19,12 +19,12 @@ import (
 // conversation: it saves nothing before the first prompt, and refuses to start a new conversation
 // with a saved id.
 func TestResume_NeedsSavedConversation(t *testing.T) {
-	w := newFixture(t)
-	s := w.run("claude", "shop")
+	f := newFixture(t)
+	s := f.run("claude", "shop")
 	id := s.is("running").ConversationId
 	s.kill(syscall.SIGKILL)
 	s.is("failed")
-	assert.Contains(t, w.corralctl("resume", "shop"), "no conversation was saved yet")
+	assert.Contains(t, f.corralctl("resume", "shop"), "no conversation was saved yet")
 	now := s.is("running")
 	assert.False(t, now.Resumed)
 	assert.Equal(t, id, now.ConversationId)
@@ -35,19 +35,19 @@ func TestResume_NeedsSavedConversation(t *testing.T) {
 	s.saved()
 	s.kill(syscall.SIGKILL)
 	s.is("failed")
-	assert.NotContains(t, w.corralctl("resume", "shop"), "no conversation")
+	assert.NotContains(t, f.corralctl("resume", "shop"), "no conversation")
 	now = s.is("running")
 	assert.True(t, now.Resumed)
 	assert.Equal(t, id, now.ConversationId)
 	s.shows("remember this")
 
 	t.Run("another session is refused it", func(t *testing.T) {
-		out, err := w.tryCorralctl("run", "--id", "second", "--dir", s.workspace, "--conversation", id, "claude")
+		out, err := f.tryCorralctl("run", "--id", "second", "--dir", s.workspace, "--conversation", id, "claude")
 		require.Error(t, err)
 		assert.Contains(t, out, `in use by session "shop"`)
 	})
 
-	w.corralctl("restart", "shop")
+	f.corralctl("restart", "shop")
 	assert.NotEqual(t, id, s.is("running").ConversationId, "a fresh run is a conversation of its own")
 }
 

@@ -67,48 +67,48 @@ type fixture struct {
 // of the test.
 func newFixture(t *testing.T, conf ...string) *fixture {
 	t.Helper()
-	w := &fixture{t: t, dir: testbed.Dir(t), model: modelmock.New(), log: &bytes.Buffer{}}
-	t.Cleanup(w.model.Close)
-	w.install()
-	w.env = append(os.Environ(), "HOME="+w.dir, "XDG_STATE_HOME="+w.dir+"/.local/state",
-		"XDG_CONFIG_HOME="+w.dir+"/.config", "XDG_DATA_HOME="+w.dir+"/.local/share",
-		"XDG_CACHE_HOME="+w.dir+"/.cache", "PATH="+w.dir+"/programs:"+w.dir+"/prefix/bin:"+os.Getenv("PATH"),
+	f := &fixture{t: t, dir: testbed.Dir(t), model: modelmock.New(), log: &bytes.Buffer{}}
+	t.Cleanup(f.model.Close)
+	f.install()
+	f.env = append(os.Environ(), "HOME="+f.dir, "XDG_STATE_HOME="+f.dir+"/.local/state",
+		"XDG_CONFIG_HOME="+f.dir+"/.config", "XDG_DATA_HOME="+f.dir+"/.local/share",
+		"XDG_CACHE_HOME="+f.dir+"/.cache", "PATH="+f.dir+"/programs:"+f.dir+"/prefix/bin:"+os.Getenv("PATH"),
 		"GORACE=atexit_sleep_ms=0",
 		// As set by users who keep their terminal's title; with it Claude Code would not send OSC 7501
 		// either.
 		"CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1",
 		"CI=true", "GITHUB_ACTIONS=true") // as on CI machines; with one of them Gemini CLI would not start
-	w.write(".config/corral/corral.conf", "[Corral]\n"+strings.Join(conf, "\n")+"\n")
-	w.launch()
-	return w
+	f.write(".config/corral/corral.conf", "[Corral]\n"+strings.Join(conf, "\n")+"\n")
+	f.launch()
+	return f
 }
 
 // install installs Corral like `make install` below a prefix, and the agents' programs beside it.
-func (w *fixture) install() {
-	w.t.Helper()
-	built := testbed.Programs(w.t)
+func (f *fixture) install() {
+	f.t.Helper()
+	built := testbed.Programs(f.t)
 	for _, dir := range []string{
 		"prefix/bin", "prefix/libexec/corral", "prefix/lib/corral", "prefix/share/corral", "programs",
 	} {
-		require.NoError(w.t, os.MkdirAll(filepath.Join(w.dir, dir), 0o755))
+		require.NoError(f.t, os.MkdirAll(filepath.Join(f.dir, dir), 0o755))
 	}
 	for from, to := range map[string]string{
 		built.Corrald: "bin/corrald", built.Corralctl: "bin/corralctl", built.Shim: "libexec/corral/corral-shim",
 	} {
-		require.NoError(w.t, exec.Command("cp", from, filepath.Join(w.dir, "prefix", to)).Run())
+		require.NoError(f.t, exec.Command("cp", from, filepath.Join(f.dir, "prefix", to)).Run())
 	}
 	for from, to := range map[string]string{
 		"../../agents": "lib/corral/agents", "../../packaging/hooks": "share/corral/hooks",
 	} {
 		if _, err := os.Stat(from); err == nil {
-			require.NoError(w.t, exec.Command("cp", "-r", from, filepath.Join(w.dir, "prefix", to)).Run())
+			require.NoError(f.t, exec.Command("cp", "-r", from, filepath.Join(f.dir, "prefix", to)).Run())
 		}
 	}
 	// Like make install-user: Gemini CLI would complain about it.
-	_ = os.Remove(filepath.Join(w.dir, "prefix/share/corral/hooks/gemini.json"))
-	w.ctl = filepath.Join(w.dir, "prefix/bin/corralctl")
-	for name, program := range programs(w.t) {
-		require.NoError(w.t, os.WriteFile(filepath.Join(w.dir, "programs", name),
+	_ = os.Remove(filepath.Join(f.dir, "prefix/share/corral/hooks/gemini.json"))
+	f.ctl = filepath.Join(f.dir, "prefix/bin/corralctl")
+	for name, program := range programs(f.t) {
+		require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "programs", name),
 			[]byte("#!/bin/sh\nexec "+program+" \"$@\"\n"), 0o755))
 	}
 }
@@ -131,65 +131,65 @@ func programs(t *testing.T) map[string]string {
 }
 
 // write writes a file below the home directory.
-func (w *fixture) write(name, content string) {
-	w.t.Helper()
-	path := filepath.Join(w.dir, name)
-	require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(w.t, os.WriteFile(path, []byte(content), 0o600))
+func (f *fixture) write(name, content string) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	require.NoError(f.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(f.t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // launch starts the daemon and waits until it replies.
-func (w *fixture) launch() {
-	w.t.Helper()
-	w.daemon = exec.Command(filepath.Join(w.dir, "prefix/bin/corrald"))
-	w.daemon.Env, w.daemon.Stdout, w.daemon.Stderr = w.env, w.log, w.log
-	require.NoError(w.t, w.daemon.Start())
-	w.t.Cleanup(w.end)
+func (f *fixture) launch() {
+	f.t.Helper()
+	f.daemon = exec.Command(filepath.Join(f.dir, "prefix/bin/corrald"))
+	f.daemon.Env, f.daemon.Stdout, f.daemon.Stderr = f.env, f.log, f.log
+	require.NoError(f.t, f.daemon.Start())
+	f.t.Cleanup(f.end)
 	ctx, cancel := context.WithCancel(context.Background())
-	w.t.Cleanup(cancel)
+	f.t.Cleanup(cancel)
 	var err error
-	w.client, err = client.Connect(ctx)
-	require.NoError(w.t, err)
-	testbed.Poll(w.t, "corrald answers", func() bool {
-		running, err := w.client.Running(ctx)
+	f.client, err = client.Connect(ctx)
+	require.NoError(f.t, err)
+	testbed.Poll(f.t, "corrald answers", func() bool {
+		running, err := f.client.Running(ctx)
 		return err == nil && running
 	})
 }
 
 // end kills the sessions and stops the daemon, in any state.
-func (w *fixture) end() {
+func (f *fixture) end() {
 	_ = exec.Command("systemctl", "--user", "kill", "--signal=KILL", "app-corral-*.scope").Run()
-	_ = w.daemon.Process.Signal(syscall.SIGTERM)
-	if err := w.daemon.Wait(); err != nil {
-		w.t.Errorf("corrald: %v", err)
+	_ = f.daemon.Process.Signal(syscall.SIGTERM)
+	if err := f.daemon.Wait(); err != nil {
+		f.t.Errorf("corrald: %v", err)
 	}
 	_ = exec.Command("systemctl", "--user", "reset-failed", "app-corral-*.scope").Run()
-	_ = w.client.Close()
-	if text := w.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic") {
-		w.t.Errorf("corrald has a race or a panic")
+	_ = f.client.Close()
+	if text := f.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic") {
+		f.t.Errorf("corrald has a race or a panic")
 	}
-	if w.t.Failed() {
-		w.t.Logf("corrald logged:\n%s", w.log)
-		w.t.Logf("the model was asked:\n%s\nand beside that: %s", strings.Join(first(w.model.Prompts()), "\n"),
-			w.model.Unknown())
+	if f.t.Failed() {
+		f.t.Logf("corrald logged:\n%s", f.log)
+		f.t.Logf("the model was asked:\n%s\nand beside that: %s", strings.Join(first(f.model.Prompts()), "\n"),
+			f.model.Unknown())
 	}
 }
 
 func first[A, B any](a A, _ B) A { return a }
 
 // corralctl runs corralctl and returns its output. The test fails if it fails.
-func (w *fixture) corralctl(args ...string) string {
-	w.t.Helper()
-	text, err := w.tryCorralctl(args...)
-	require.NoError(w.t, err, "corralctl %q\n%s", args, text)
+func (f *fixture) corralctl(args ...string) string {
+	f.t.Helper()
+	text, err := f.tryCorralctl(args...)
+	require.NoError(f.t, err, "corralctl %q\n%s", args, text)
 	return text
 }
 
-func (w *fixture) tryCorralctl(args ...string) (string, error) {
+func (f *fixture) tryCorralctl(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, w.ctl, args...)
-	cmd.Env, cmd.Dir = w.env, w.dir
+	cmd := exec.CommandContext(ctx, f.ctl, args...)
+	cmd.Env, cmd.Dir = f.env, f.dir
 	text, err := cmd.CombinedOutput()
 	return string(text), err
 }

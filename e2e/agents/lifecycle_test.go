@@ -50,13 +50,13 @@ func TestCopilot(t *testing.T) { live(t, copilot) }
 // live starts an agent with a prompt of several lines, waits for a permission request and approves
 // it, interrupts the agent, kills it during the next permission request, resumes it and stops it.
 func live(t *testing.T, m behaviour) {
-	w := newFixture(t)
+	f := newFixture(t)
 	first := "the first line\nand a second one, 漢字\n\nand the last"
 	if m.agent == "gemini" { // it drops empty lines of a paste
 		first = strings.ReplaceAll(first, "\n\n", "\n")
 	}
-	s := w.run(m.agent, "shop", "--prompt", first)
-	w.asked(first, 1)
+	s := f.run(m.agent, "shop", "--prompt", first)
+	f.asked(first, 1)
 	_, mark := s.becomes(0, "idle (turn-ended)")
 	s.shows("The model has read: the first line")
 
@@ -79,12 +79,12 @@ func live(t *testing.T, m behaviour) {
 	s.corralctl("resume", s.id)
 	s.send("are you still there")
 	s.shows("the first line")
-	w.asked("are you still there", 1)
-	assert.Contains(t, w.model.RequestFor("are you still there"), "The model has read: the first line",
+	f.asked("are you still there", 1)
+	assert.Contains(t, f.model.RequestFor("are you still there"), "The model has read: the first line",
 		"%s does not know the conversation before", m.agent)
 	assert.Equal(t, conversation, s.is("running").ConversationId)
 	_, _ = s.becomes(mark, "idle (turn-ended)")
-	w.asked(first, 1)
+	f.asked(first, 1)
 	assert.NoFileExists(t, filepath.Join(s.workspace, "z"))
 
 	where := s.is("running").ControlGroup

@@ -44,23 +44,23 @@ func (c change) String() string {
 
 // run starts a session of an agent in a new workspace. more contains further options and, after
 // "--", arguments for the agent.
-func (w *fixture) run(agent, id string, more ...string) *subject {
-	w.t.Helper()
-	workspace := filepath.Join(w.dir, "work", id)
-	require.NoError(w.t, os.MkdirAll(workspace, 0o755))
-	return w.runIn(workspace, agent, id, more...)
+func (f *fixture) run(agent, id string, more ...string) *subject {
+	f.t.Helper()
+	workspace := filepath.Join(f.dir, "work", id)
+	require.NoError(f.t, os.MkdirAll(workspace, 0o755))
+	return f.runIn(workspace, agent, id, more...)
 }
 
-func (w *fixture) runIn(workspace, agent, id string, more ...string) *subject {
-	w.t.Helper()
-	s := &subject{fixture: w, id: id, workspace: workspace, more: make(chan struct{})}
-	w.t.Cleanup(s.logOutput)
+func (f *fixture) runIn(workspace, agent, id string, more ...string) *subject {
+	f.t.Helper()
+	s := &subject{fixture: f, id: id, workspace: workspace, more: make(chan struct{})}
+	f.t.Cleanup(s.logOutput)
 	s.watch()
 	args := []string{"run", "--id", id, "--dir", workspace}
-	for _, entry := range w.setup(agent, workspace) {
+	for _, entry := range f.setup(agent, workspace) {
 		args = append(args, "-E", entry)
 	}
-	w.corralctl(append(append(args, agent), more...)...)
+	f.corralctl(append(append(args, agent), more...)...)
 	return s
 }
 
@@ -174,7 +174,7 @@ func (s *subject) known() string {
 // awaitAttention waits until the session has an attention.
 func (s *subject) awaitAttention() client.Session {
 	s.t.Helper()
-	return s.await("wanting somebody", func(now client.Session) bool { return now.Attention != "" })
+	return s.await("needing attention", func(now client.Session) bool { return now.Attention != "" })
 }
 
 // look returns the screen and the explanation that a user sees.
@@ -215,10 +215,10 @@ func (s *subject) press(keys ...string) {
 }
 
 // asked waits until the model has received this prompt the given number of times in total.
-func (w *fixture) asked(prompt string, times int) {
-	w.t.Helper()
+func (f *fixture) asked(prompt string, times int) {
+	f.t.Helper()
 	for deadline := time.After(timeout); ; {
-		prompts, more := w.model.Prompts()
+		prompts, more := f.model.Prompts()
 		n := 0
 		for _, p := range prompts {
 			if strings.TrimSpace(p) == prompt {
@@ -226,14 +226,14 @@ func (w *fixture) asked(prompt string, times int) {
 			}
 		}
 		if n >= times {
-			require.Equal(w.t, times, n, "the model was asked %q", prompt)
+			require.Equal(f.t, times, n, "the model was asked %q", prompt)
 			return
 		}
 		select {
 		case <-more:
 		case <-deadline:
-			shown, _ := w.tryCorralctl("peek", "--all")
-			w.t.Fatalf("the model was asked %q %d times and not %d, but this: %q\n%s", prompt, n, times, prompts, shown)
+			shown, _ := f.tryCorralctl("peek", "--all")
+			f.t.Fatalf("the model was asked %q %d times and not %d, but this: %q\n%s", prompt, n, times, prompts, shown)
 		}
 	}
 }

@@ -12,11 +12,11 @@ import (
 // TestStop_EndsGemini stops Gemini CLI, whose outer process ignores signals that are sent to it
 // alone.
 func TestStop_EndsGemini(t *testing.T) {
-	w := newFixture(t)
-	s := w.run("gemini", "shop")
+	f := newFixture(t)
+	s := f.run("gemini", "shop")
 	s.shows("Type your message")
 	group, asked := s.is("running").ControlGroup, time.Now()
-	w.corralctl("stop", "shop")
+	f.corralctl("stop", "shop")
 	t.Logf("it took %v", time.Since(asked).Round(time.Millisecond))
 	assert.Less(t, time.Since(asked), 8*time.Second, "it was asked, and did not have to be killed")
 	now := s.is("stopped")

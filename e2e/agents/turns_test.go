@@ -26,10 +26,10 @@ func TestStatus_ReportsEveryTurn(t *testing.T) {
 	if err != nil {
 		turns = 12
 	}
-	w := newFixture(t)
-	w.write(".config/corral/agents/claude.agent.d/bare.conf", "[Agent]\nCommand=claude --session-id %U\n")
-	w.corralctl("reload")
-	s := w.run("claude", "turns")
+	f := newFixture(t)
+	f.write(".config/corral/agents/claude.agent.d/bare.conf", "[Agent]\nCommand=claude --session-id %U\n")
+	f.corralctl("reload")
+	s := f.run("claude", "turns")
 	s.shows("manual mode on")
 	s.await("idle by its own report", func(now client.Session) bool {
 		return now.Activity == "idle" && now.AttentionSource == "osc7501"
@@ -60,7 +60,7 @@ func TestStatus_ReportsEveryTurn(t *testing.T) {
 		case 3:
 			s.send(fmt.Sprintf("HOLD: h%d", n))
 			_, at := s.becomes(mark, "working")
-			w.asked(fmt.Sprintf("HOLD: h%d", n), 1)
+			f.asked(fmt.Sprintf("HOLD: h%d", n), 1)
 			s.until(at, "Escape", func(c change) bool { return c.activity == "idle" })
 			want = []string{"working", "idle"}
 			s.asksAgain(fmt.Sprintf("HOLD: h%d", n))
@@ -137,18 +137,18 @@ func spread(all []time.Duration) string {
 // TestSend_WaitsForEndOfTurn sends text while the agent works: it arrives after the turn, or is
 // rejected with --if-waiting.
 func TestSend_WaitsForEndOfTurn(t *testing.T) {
-	w := newFixture(t)
-	s := w.run("claude", "busy", "--prompt", "HOLD: a")
-	w.asked("HOLD: a", 1)
+	f := newFixture(t)
+	s := f.run("claude", "busy", "--prompt", "HOLD: a")
+	f.asked("HOLD: a", 1)
 	s.becomes(0, "working")
-	text, err := w.tryCorralctl("send", "--if-waiting", s.id, "not now")
+	text, err := f.tryCorralctl("send", "--if-waiting", s.id, "not now")
 	require.Error(t, err)
 	assert.Contains(t, text, "does not wait for input")
 	s.send("and then this")
-	w.model.Release("a")
-	w.asked("and then this", 1)
-	w.asked("HOLD: a", 1)
-	prompts, _ := w.model.Prompts()
+	f.model.Release("a")
+	f.asked("and then this", 1)
+	f.asked("HOLD: a", 1)
+	prompts, _ := f.model.Prompts()
 	assert.NotContains(t, prompts, "not now")
 	s.shows("The model has read: and then this")
 
@@ -157,7 +157,7 @@ func TestSend_WaitsForEndOfTurn(t *testing.T) {
 	_, mark = s.becomes(mark, "waiting (permission)")
 	s.shows("Do you want to proceed?")
 	for begin := time.Now(); ; { // it ignores keys for a moment
-		_, _ = w.tryCorralctl("send", "--if-waiting", "--no-enter", s.id, "1")
+		_, _ = f.tryCorralctl("send", "--if-waiting", "--no-enter", s.id, "1")
 		if s.soon(mark, func(c change) bool { return c.activity != "waiting" }) {
 			break
 		}
@@ -174,9 +174,9 @@ func TestSend_WaitsForEndOfTurn(t *testing.T) {
 func TestConversation_IsSeparateForEachSession(t *testing.T) {
 	for _, m := range []behaviour{claude, codex} {
 		t.Run(m.agent, func(t *testing.T) {
-			w := newFixture(t)
-			one := w.run(m.agent, "one", "--prompt", "my name is Anna")
-			two := w.runIn(one.workspace, m.agent, "two", "--prompt", "my name is Berta")
+			f := newFixture(t)
+			one := f.run(m.agent, "one", "--prompt", "my name is Anna")
+			two := f.runIn(one.workspace, m.agent, "two", "--prompt", "my name is Berta")
 			for _, s := range []*subject{one, two} {
 				_, _ = s.becomes(0, "idle (turn-ended)")
 				s.known()
@@ -189,7 +189,7 @@ func TestConversation_IsSeparateForEachSession(t *testing.T) {
 				s.kill(9)
 				s.is("failed")
 			}
-			w.corralctl("resume", "one", "two")
+			f.corralctl("resume", "one", "two")
 			one.shows("my name is Anna")
 			two.shows("my name is Berta")
 			assert.NotContains(t, one.screen(), "Berta")
@@ -206,8 +206,8 @@ func TestResume_ContinuesNewConversation(t *testing.T) {
 		begins string
 	}{{claude, "/clear"}, {codex, "/new"}, {copilot, "/new"}} {
 		t.Run(row.agent, func(t *testing.T) {
-			w := newFixture(t)
-			s := w.run(row.agent, "shop", "--prompt", "my name is Anna")
+			f := newFixture(t)
+			s := f.run(row.agent, "shop", "--prompt", "my name is Anna")
 			_, _ = s.becomes(0, "idle (turn-ended)")
 			first := s.known()
 			s.send(row.begins)
@@ -221,7 +221,7 @@ func TestResume_ContinuesNewConversation(t *testing.T) {
 			}
 			s.kill(syscall.SIGKILL)
 			s.is("failed")
-			w.corralctl("resume", "shop")
+			f.corralctl("resume", "shop")
 			s.shows("The model has read: my name is Berta")
 			assert.NotContains(t, s.screen(), "Anna")
 			assert.Equal(t, second, s.is("running").ConversationId)
@@ -238,8 +238,8 @@ func TestAttention_ReportsQuestion(t *testing.T) {
 		"qwen":     `ask_user_question {"questions":[{"question":"Which color?","header":"Color","multiSelect":false,"options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
 	} {
 		t.Run(agent, func(t *testing.T) {
-			w := newFixture(t)
-			s := w.run(agent, "shop", "--prompt", "hello")
+			f := newFixture(t)
+			s := f.run(agent, "shop", "--prompt", "hello")
 			_, mark := s.becomes(0, "idle (turn-ended)")
 			s.send("TOOL: " + tool)
 			_, mark = s.becomes(mark, "waiting (question)")
@@ -263,8 +263,8 @@ func TestAttention_ReportsQuestion(t *testing.T) {
 func TestAttention_ReportsModelFailure(t *testing.T) {
 	for _, agent := range []string{"claude", "codex", "copilot", "qwen"} {
 		t.Run(agent, func(t *testing.T) {
-			w := newFixture(t)
-			s := w.run(agent, "shop", "-E", "CLAUDE_CODE_MAX_RETRIES=1", "--prompt", "hello")
+			f := newFixture(t)
+			s := f.run(agent, "shop", "-E", "CLAUDE_CODE_MAX_RETRIES=1", "--prompt", "hello")
 			_, mark := s.becomes(0, "idle (turn-ended)")
 			s.send("FAIL: 400")
 			_, _ = s.becomes(mark, "idle (error)")
@@ -275,8 +275,8 @@ func TestAttention_ReportsModelFailure(t *testing.T) {
 // TestExit_CompletesSession exits the agent by its own command, which completes the session with
 // success.
 func TestExit_CompletesSession(t *testing.T) {
-	w := newFixture(t)
-	s := w.run("claude", "ends", "--prompt", "hello")
+	f := newFixture(t)
+	s := f.run("claude", "ends", "--prompt", "hello")
 	_, _ = s.becomes(0, "idle (turn-ended)")
 	s.send("/exit")
 	now := s.is("completed")
@@ -286,13 +286,13 @@ func TestExit_CompletesSession(t *testing.T) {
 // TestSetup_IsReportedAtFirstStart starts agents without any configuration. They first ask for
 // something that every conversation needs, which is published as attention.
 func TestSetup_IsReportedAtFirstStart(t *testing.T) {
-	w := newFixture(t)
-	w.bare = true
+	f := newFixture(t)
+	f.bare = true
 	for agent, dialog := range map[string]string{
 		"claude": "Choose the text style", "codex": "Sign in with ChatGPT",
 		"gemini": "Do you trust the files in this folder?", "copilot": "Do you trust the files in this folder?",
 	} {
-		s := w.run(agent, agent, "--prompt", "hello")
+		s := f.run(agent, agent, "--prompt", "hello")
 		s.shows(dialog)
 		begin := time.Now()
 		now := s.awaitAttention()
@@ -300,22 +300,22 @@ func TestSetup_IsReportedAtFirstStart(t *testing.T) {
 			time.Since(begin).Round(time.Second), now.AttentionMessage)
 		assert.Contains(t, []string{"setup", "auth", "question", "permission"}, now.Attention)
 		s.shows(dialog) // the prompt was not typed as an answer
-		w.corralctl("stop", agent)
+		f.corralctl("stop", agent)
 	}
-	prompts, _ := w.model.Prompts()
+	prompts, _ := f.model.Prompts()
 	assert.Empty(t, prompts)
 }
 
 // TestStop_LeavesOtherSessionOfSameAgentRunning stops one of two sessions of Codex, which must not
 // share a process.
 func TestStop_LeavesOtherSessionOfSameAgentRunning(t *testing.T) {
-	w := newFixture(t)
-	one := w.run("codex", "one", "--prompt", "hello")
-	two := w.runIn(one.workspace, "codex", "two", "--prompt", "hello too")
+	f := newFixture(t)
+	one := f.run("codex", "one", "--prompt", "hello")
+	two := f.runIn(one.workspace, "codex", "two", "--prompt", "hello too")
 	for _, s := range []*subject{one, two} {
 		_, _ = s.becomes(0, "idle (turn-ended)")
 	}
-	w.corralctl("stop", "one")
+	f.corralctl("stop", "one")
 	one.is("stopped")
 	mark := two.mark()
 	two.send("are you still there")

@@ -178,10 +178,10 @@ inside() {
   show systemctl --user --no-pager --full status app-corral-command-server.scope
   show systemctl --user --no-pager --lines=0 status corrald.service
   heading 'The same, on the bus, where every program can ask'
-  show busctl --user --no-pager tree $bus || give_up 'nobody answers on the bus'
+  show busctl --user --no-pager tree $bus || give_up 'corrald does not reply on the bus'
   local id
   for id in tests build stuck server; do
-    show busctl --user get-property $bus /io/github/corrald/Corral1/session/$id $bus.Session State || give_up 'nobody answers on the bus'
+    show busctl --user get-property $bus /io/github/corrald/Corral1/session/$id $bus.Session State || give_up 'corrald does not reply on the bus'
   done
   show busctl --user get-property $bus /io/github/corrald/Corral1/session/stuck $bus.Session Reason
 

@@ -12,7 +12,7 @@ wrong() {
 }
 
 # Like waybar, which reads JSON with comments.
-sed 's|^ *//.*||' waybar/corral.jsonc | /usr/bin/python3 -c 'import json, sys; json.load(sys.stdin)' || wrong 'waybar/corral.jsonc is no JSON'
+sed 's|^ *//.*||' waybar/corral.jsonc | /usr/bin/python3 -c 'import json, sys; json.load(sys.stdin)' || wrong 'waybar/corral.jsonc is not valid JSON'
 /usr/bin/python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' indicator/corral-indicator
 
 nix-instantiate --parse nix/flake.nix >/dev/null

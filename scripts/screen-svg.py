@@ -1,5 +1,8 @@
 #!/usr/bin/python3
-"""screen-svg.py COLUMNS: a screen as `tmux capture-pane -e -p` prints it on standard input, as an SVG picture on standard output."""
+"""screen-svg.py COLUMNS: converts a screen from `tmux capture-pane -e -p` to an SVG picture.
+
+It reads the screen from standard input and writes the picture to standard output.
+"""
 
 import re
 import sys
@@ -12,7 +15,7 @@ COLOURS = ["#5c6370", "#ef5350", "#7cb342", "#ffb300", "#42a5f5", "#ab47bc", "#2
 
 
 def colour(words):
-    """The colour that follows 38 or 48, and how many numbers it takes."""
+    """Return the colour that follows 38 or 48, and how many numbers it takes."""
     if words[:1] == [2]:
         return "#%02x%02x%02x" % tuple(words[1:4]), 4
     index = words[1]

@@ -131,10 +131,10 @@ e2e: needs-e2e build ## as root: the tests on booted machines
 installs-test: needs-e2e build ## as root: the packages of each format, each kind of login, a desktop
 	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLogin$$|TestNotification_OnDesktop' ./e2e
 
-desktops-test: needs-e2e build ## as root: GNOME, KDE Plasma and XFCE, by what is on their screens; pictures into DESKTOPS_PICTURES
+desktops-test: needs-e2e build ## as root: notifications on the screens of GNOME, KDE Plasma and XFCE; pictures into DESKTOPS_PICTURES
 	go test -tags e2e,desktops -count=1 -timeout 60m -v -run '^TestDesktops$$' ./e2e
 
-agents-test: needs-agents ## the real agents, each in its turns with a model of ours; TURNS (12) of Claude Code's
+agents-test: needs-agents ## the real agents, each in real turns with a mock model; TURNS (12) turns of Claude Code
 	AGENT_TURNS=$(TURNS) go test -tags agents -count=1 -timeout 40m -v ./e2e/agents
 
 limits-test: needs-limits build guest ## as root: OOM and TasksMax, in a user-mode-linux guest that has the controllers; it is made once, in a minute or two
@@ -178,7 +178,7 @@ generated:
 vulnerabilities:
 	@scripts/vulnerabilities.sh
 
-torture: needs-test ## ROUNDS (50) rounds of a bad day: everything killed, restarted, stopped at random; SEED and ROUND repeat a failure
+torture: needs-test ## ROUNDS (50) rounds of random faults: everything killed, restarted, stopped; SEED and ROUND repeat a failure
 	TORTURE_ROUNDS=$(ROUNDS) TORTURE_SEED=$(SEED) TORTURE_ROUND=$(ROUND) $(GOTEST) -count=1 -v -timeout 0 -run '^TestTorture$$' ./cmd/corrald
 
 soak: needs-test ## for TIME (1h): the bus, notification servers and the display come and go; counts what is published, and the memory and descriptors of the daemon; SEED repeats it

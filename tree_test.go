@@ -167,6 +167,7 @@ func TestImports_GoDownOnly(t *testing.T) {
 		}
 		for _, imported := range f.imports() {
 			ours, ok := strings.CutPrefix(imported, module)
+			// A test may also import the package under test and the test bed.
 			may := !ok || slices.Contains(plan[f.folder], ours) ||
 				f.test && (ours == f.folder || strings.HasPrefix(ours+"/", "internal/testbed/"))
 			assert.True(t, may, "%s may not import %s", f.path, ours)
@@ -400,7 +401,7 @@ func TestVersion_IsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// TestAgents_HaveAPage, and the index names each page.
+// TestAgents_HaveAPage: each agent has a page in docs/agents, which the index names.
 func TestAgents_HaveAPage(t *testing.T) {
 	definitions, err := filepath.Glob("agents/*.agent")
 	require.NoError(t, err)

@@ -13,8 +13,9 @@ any_file() { compgen -G "$1" >/dev/null || { [ $# -gt 1 ] && shift && any_file "
 has() {
   case $1 in
     go) go_is_new_enough ;;
-    git | tmux | npm | vim | curl | jq | sway | foot | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man | polybar | waybar | grim | rofi | xterm | makepkg | i3 | i3status) have "$1" ;;
+    git | tmux | npm | vim | curl | jq | sway | foot | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man | polybar | waybar | grim | rofi | xterm | i3 | i3status) have "$1" ;;
     imagemagick) have import && have convert ;;
+    makepkg) have makepkg && have strip ;; # it refuses to run without strip
     nix) have nix && have nix-instantiate ;;
     indicator) /usr/bin/python3 -c 'import gi; gi.require_version("AyatanaAppIndicator3", "0.1")' 2>/dev/null ;;
     systemd) have systemctl && have systemd-analyze && any_file /usr/lib/systemd/systemd /lib/systemd/systemd ;;
@@ -80,7 +81,8 @@ packages() {
     i3:apt-get) echo i3-wm ;;
     imagemagick:dnf) echo ImageMagick ;;
     nix:apt-get) echo nix-bin ;;
-    makepkg:pacman) echo pacman ;;
+    makepkg:apt-get) echo makepkg binutils ;;
+    makepkg:pacman) echo pacman binutils ;;
     indicator:apt-get) echo python3-gi gir1.2-ayatanaappindicator3-0.1 ;;
     indicator:*) echo libayatana-appindicator ;;
     *) echo "$1" ;;

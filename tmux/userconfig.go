@@ -36,7 +36,7 @@ const (
 )
 
 // InvalidLine is a line of a user's configuration that tmux does not accept. tmux ignores the line;
-// all others apply.
+// all others apply, unless the text of one of them is that the file is ignored as a whole.
 type InvalidLine struct {
 	File string
 	Line int    // 0 if tmux does not report it
@@ -94,8 +94,9 @@ func (t *Tmux) Reconfigure(ctx context.Context, s Session) []InvalidLine {
 }
 
 // repair returns the lines of a file that tmux can parse, with blank lines in place of the invalid
-// ones, and the invalid lines. It returns no text if it has not found all of them, because the
-// context has ended or because there are maxInvalid or more.
+// ones, and the invalid lines. If it has not found all of them, because the context has ended or
+// because there are maxInvalid or more, it returns no text, and the first of the invalid lines is
+// the file, which is ignored as a whole.
 func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string, bad []InvalidLine) {
 	path, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -106,6 +107,9 @@ func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string,
 		return "", nil
 	}
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
+	ignored := func(why string) (string, []InvalidLine) {
+		return "", slices.Insert(bad, 0, InvalidLine{File: file, Text: "ignored as a whole: " + why})
+	}
 	for len(bad) < maxInvalid {
 		wrong, ok := t.firstInvalid(ctx, s, lines)
 		wrong.File = file
@@ -115,17 +119,16 @@ func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string,
 		}
 		switch {
 		case ctx.Err() != nil: // tmux may not have parsed the lines at all
-			text := "ignored as a whole: its invalid lines were not found within " + repairTimeout.String()
-			return "", append(bad, InvalidLine{File: file, Text: text})
+			return ignored("its invalid lines were not found within " + repairTimeout.String())
 		case !ok:
 			return strings.Join(lines, "\n") + "\n", bad
 		case wrong.Line < 1:
-			return "", bad
+			return ignored(wrong.Text)
 		}
 		bad = append(bad, wrong)
 		blankLine(lines, wrong.Line-1)
 	}
-	return "", bad
+	return ignored("it has " + strconv.Itoa(maxInvalid) + " invalid lines or more")
 }
 
 // blankLine empties the line with this index and the lines that are joined to it by a backslash.

@@ -97,6 +97,21 @@ func TestReconfigure_ReportsFileThatTakesTooLongToRepair(t *testing.T) {
 	assert.Zero(t, x.findUnclosed(ctx, s, []string{"bind-key x {", "set -g @b 2"}))
 }
 
+// TestReconfigure_ReportsThatAFileIsIgnored: with so many invalid lines, the valid ones do not
+// apply either.
+func TestReconfigure_ReportsThatAFileIsIgnored(t *testing.T) {
+	x := prepare(t)
+	file := filepath.Join(testbed.Dir(t), "tmux.conf")
+	require.NoError(t, os.WriteFile(file, []byte("set -g @a 1\n"+strings.Repeat("worse\n", maxInvalid)), 0o600))
+	s := serve(t, x, file)
+	invalid := x.Reconfigure(t.Context(), s)
+	require.Len(t, invalid, maxInvalid)
+	assert.Equal(t, []InvalidLine{
+		{File: file, Text: "ignored as a whole: it has 50 invalid lines or more"}, {file, 2, "unknown command: worse"},
+	}, invalid[:2])
+	assert.Empty(t, ask(t, x, s, "show-options", "-gqv", "@a"))
+}
+
 func TestReconfigure_ReportsInvalidLinesOfIncludedFiles(t *testing.T) {
 	x := prepare(t)
 	dir := testbed.Dir(t)

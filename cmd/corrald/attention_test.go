@@ -252,8 +252,8 @@ func TestAttention_IsAcknowledgedByAttaching(t *testing.T) {
 // TestSendInput_IfWaitingAnswersOnce checks that a question gets only one answer.
 func TestSendInput_IfWaitingAnswersOnce(t *testing.T) {
 	d := startDaemon(t)
-	s := d.run(t, "asks", `stty -echo; `+reportCommand("waiting", "Reason",
-		"question")+`; read answer; echo "$answer" >`+d.dir+`/answer; exec sleep 1000`)
+	s := d.run(t, "asks", `stty -echo; `+reportCommand("waiting", "Reason", "question")+
+		`; read answer; echo "$answer" >`+d.dir+`/answer; exec sleep 1000`)
 	s.waitAttention("question", "waiting")
 	const flags = dbusapi.InputEnter | dbusapi.InputIfWaiting
 	s.must("SendInput", "blue", flags)

@@ -126,8 +126,8 @@ func TestDaemonCrash_DuringStop(t *testing.T) {
 }
 
 // TestDaemonCrash_DuringSave kills the daemon at each failpoint of each save, from a session's
-// creation to its removal. It counts the hits up until the daemon survives the whole life of the
-// session.
+// creation to its removal: at the first hit, at the second, and so on, until the daemon survives
+// the whole life of a session.
 func TestDaemonCrash_DuringSave(t *testing.T) {
 	d := startDaemon(t)
 	for _, point := range saveSteps {
@@ -255,8 +255,8 @@ func (d *corrald) hitSuffix(point string) string {
 	return ""
 }
 
-// witness is a session whose agent records its process id, exits with 7 on SIGTERM, and with 9 on
-// SIGUSR1, as if by itself.
+// witness returns the details of a session whose agent records its process id, exits with 7 on
+// SIGTERM, and with 9 on SIGUSR1, as if by itself.
 func (d *corrald) witness(id string) spec {
 	script := `trap 'exit 7' TERM; trap 'exit 9' USR1; echo $$ >>"$0"; while :; do sleep 1000 & wait; done`
 	return spec{"Command": []string{"sh", "-c", script, d.dir + "/" + id + ".agents"}}
@@ -332,7 +332,8 @@ func (d *corrald) waitKilled(t *testing.T) {
 	}
 }
 
-// anyState accepts any state, where that depends on how far the daemon had come.
+// anyState is accepted as any state, for failpoints after which the state depends on how far the
+// daemon had come.
 const anyState = "any"
 
 // assertTrueState checks that the daemon reports the actual state of a session, and that the
@@ -421,7 +422,8 @@ func (d *corrald) assertNothingLeft(t *testing.T, id string) {
 	assert.NoDirExists(t, d.stateDir(id))
 }
 
-// remainsOf returns something that exists of a session beside its record, "" if there is nothing.
+// remainsOf returns the first thing that still exists of a session apart from its record: its
+// scope, its runtime directory, or the command line of its tmux; "" if there is none.
 func (d *corrald) remainsOf(t *testing.T, id string) string {
 	t.Helper()
 	if units := testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend",

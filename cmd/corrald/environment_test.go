@@ -118,7 +118,7 @@ func TestLoginShell_TimesOutAndIsReported(t *testing.T) {
 		"it enters tmux": {"bash", map[string]string{".bash_profile": early + ". ~/.bashrc\n",
 			".bashrc": "case $- in *i*) ;; *) return;; esac\n" +
 				"[ -n \"$TMUX\" ] || exec tmux -L nested new-session -A -s main\nexport LATE=1\n"}, "LATE", "", [2]time.Duration{}},
-		"it enters tmux whatever is so": {"bash",
+		"it enters tmux even inside tmux": {"bash",
 			map[string]string{".bash_profile": early + "case $- in *i*) exec tmux -L nested new-session -A -s main;; esac\n"},
 			"EARLY",
 			"with a prompt it ended without an answer", [2]time.Duration{}},

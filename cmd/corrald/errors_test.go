@@ -23,7 +23,7 @@ func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 	d := startDaemon(t, "MaxSessions=6")
 	d.write("config/corral/agents/missing.agent", "[Agent]\nCommand=no-such-program\n")
 	require.NoError(t, d.manager("Reload", nil))
-	s := d.savingAgent(t, "shop")
+	s := d.savingSession(t, "shop")
 	created := d.create(t, "created", spec{"Command": []string{"true"}, "Start": false})
 	work := testbed.Dir(t)
 	d.create(t, "holder", exclusive(work))

@@ -81,26 +81,26 @@ func (d *corrald) commonStates(t *testing.T, mark int, id func(int) string, want
 // publishes the first state of a session.
 func (d *corrald) publishedStates(t *testing.T, mark int, id func(int) string, want int) map[string]stateSequence {
 	t.Helper()
-	properties, changes := map[string]stateSequence{}, map[string]stateSequence{}
+	published, changes := map[string]stateSequence{}, map[string]stateSequence{}
 	signals, _ := d.signals.since(mark)
 	for _, s := range signals {
 		if added, state, ok := addedState(s); ok {
-			properties[added] = append(properties[added], state)
+			published[added] = append(published[added], state)
 			changes[added] = append(changes[added], state)
 		}
 		if changed, state, ok := changedState(s); ok {
-			properties[changed] = append(properties[changed], state)
+			published[changed] = append(published[changed], state)
 		}
 		if c, ok := stateChange(s); ok {
 			changes[c.id] = append(changes[c.id], c.after)
-			assert.Equal(t, properties[c.id], changes[c.id], "session %s: PropertiesChanged comes first", c.id)
+			assert.Equal(t, published[c.id], changes[c.id], "session %s: PropertiesChanged comes first", c.id)
 		}
 	}
 	for n := range crowdSize {
-		require.Len(t, properties[id(n)], want, "session %s: PropertiesChanged with State", id(n))
-		require.Equal(t, properties[id(n)], changes[id(n)], "session %s", id(n))
+		require.Len(t, published[id(n)], want, "session %s: PropertiesChanged with State", id(n))
+		require.Equal(t, published[id(n)], changes[id(n)], "session %s", id(n))
 	}
-	return properties
+	return published
 }
 
 // addedState returns the State in the InterfacesAdded of a new session.
@@ -115,7 +115,7 @@ func addedState(s *dbus.Signal) (id, state string, ok bool) {
 	return id, state, ok
 }
 
-// session returns an existing session.
+// session returns the session with this id, which need not exist.
 func (d *corrald) session(t *testing.T, id string) *testSession { return &testSession{d, t, id} }
 
 // count returns one of the Manager's counters.

@@ -177,7 +177,7 @@ func TestFlood_OfCalls(t *testing.T) {
 // they are executed, and no other client is affected.
 func TestClient_DisconnectsDuringCalls(t *testing.T) {
 	d := startDaemon(t)
-	s := d.savingAgent(t, "shop")
+	s := d.savingSession(t, "shop")
 	for range 20 {
 		gone, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 		require.NoError(t, err)

@@ -42,7 +42,7 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	d.env = append(d.env, "DBUS_SYSTEM_BUS_ADDRESS="+os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	d.launch()
-	agent := d.politeAgent(t, "agent")
+	agent := d.politeSession(t, "agent")
 	testbed.Receive(t, l.requests, "a request for a lock")
 	testbed.Poll(t, "a lock", func() bool { return l.isLockedBy(d) })
 	failed := d.run(t, "failed", "exit 3")
@@ -96,14 +96,14 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 			for _, to := range connections {
 				testbed.SendSignal(t, forger, to, s.path, s.name, s.body...)
 			}
-			// The daemon handles genuine messages sent now after the forged ones: those of systemd, of the
-			// login manager, of the notification server.
+			// Genuine messages of systemd, the login manager and the notification server follow: once the
+			// daemon has handled these, it has handled the forged ones, too.
 			next := d.run(t, "next", "exec sleep 1000")
 			next.must("Stop", uint64(0))
 			next.must("Remove", uint64(0))
-			looks := l.reads.Load()
+			reads := l.reads.Load()
 			l.announceShutdown(t, false)
-			testbed.Poll(t, "the daemon reads the login manager's properties", func() bool { return l.reads.Load() > looks })
+			testbed.Poll(t, "the daemon reads the login manager's properties", func() bool { return l.reads.Load() > reads })
 			if s.path == "/org/freedesktop/Notifications" {
 				server.Emit(t, "ActionInvoked", notice.ID, "restart")
 				notice = nextNotification(t, server)

@@ -16,8 +16,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// savingAgent is a session whose agent catches SIGTERM, writes a file, and exits with 0.
-func (d *corrald) savingAgent(t *testing.T, id string) *testSession {
+// savingSession starts a session whose agent catches SIGTERM, writes a file, and exits with 0.
+func (d *corrald) savingSession(t *testing.T, id string) *testSession {
 	t.Helper()
 	s := d.run(t, id,
 		`trap 'echo saved >`+d.dir+`/`+id+`-saved; exit 0' TERM; echo ready >`+d.dir+`/`+id+`-ready; `+
@@ -41,7 +41,7 @@ func (s *testSession) waitFrozen(want bool) {
 // are reported, and nothing runs in between.
 func TestFreeze_StopsTheSessionUntilThaw(t *testing.T) {
 	d := startDaemon(t)
-	s := d.savingAgent(t, "shop")
+	s := d.savingSession(t, "shop")
 	assert.False(t, s.properties().isTrue("Frozen"))
 	mark := d.signals.mark()
 	s.must("Freeze")
@@ -97,7 +97,7 @@ func TestFreeze_IsUndoneBeforeAStop(t *testing.T) {
 		}, outcome{"stopped", "success", 1, 0, "its scope was stopped", "active"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := d.savingAgent(t, c.name)
+			s := d.savingSession(t, c.name)
 			s.must("Freeze")
 			require.NoError(t, c.end(s))
 			s.waitOutcome(c.want)
@@ -105,7 +105,7 @@ func TestFreeze_IsUndoneBeforeAStop(t *testing.T) {
 			assert.False(t, s.properties().isTrue("Frozen"))
 		})
 	}
-	s := d.savingAgent(t, "removed")
+	s := d.savingSession(t, "removed")
 	s.must("Freeze")
 	s.must("Remove", dbusapi.RemoveForce)
 	assert.Equal(t, "saved\n", string(testbed.WaitFile(t, d.dir+"/removed-saved", func(b []byte) bool {
@@ -118,7 +118,7 @@ func TestFreeze_IsUndoneBeforeAStop(t *testing.T) {
 // thaw, while SIGKILL takes effect at once, and that the exit is recorded.
 func TestFreeze_DelaysSignalsExceptSIGKILL(t *testing.T) {
 	d := startDaemon(t)
-	s := d.savingAgent(t, "shop")
+	s := d.savingSession(t, "shop")
 	s.must("Freeze")
 	s.must("Kill", "agent", int32(syscall.SIGTERM))
 	assert.True(t, s.isFrozen())
@@ -126,7 +126,7 @@ func TestFreeze_DelaysSignalsExceptSIGKILL(t *testing.T) {
 	s.waitState("completed")
 	s.awaitFile("shop-saved")
 
-	killed := d.savingAgent(t, "killed")
+	killed := d.savingSession(t, "killed")
 	killed.must("Freeze")
 	killed.must("Kill", "leftovers", int32(syscall.SIGKILL))
 	assert.True(t, killed.isFrozen(), "only leftover processes are killed")
@@ -140,7 +140,7 @@ func TestFreeze_SurvivesDaemonRestart(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"restarted": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)
-			s, other := d.savingAgent(t, "shop"), d.savingAgent(t, "other")
+			s, other := d.savingSession(t, "shop"), d.savingSession(t, "other")
 			s.must("Freeze")
 			d.kill(signal)
 			testbed.Systemctl(t, "freeze", other.unit())
@@ -163,7 +163,7 @@ func TestFreeze_SurvivesDaemonRestart(t *testing.T) {
 // are set or none.
 func TestUnitProperties(t *testing.T) {
 	d := startDaemon(t)
-	s := d.savingAgent(t, "shop")
+	s := d.savingSession(t, "shop")
 	show := func(property string) string {
 		return strings.TrimSpace(testbed.Systemctl(t, "show", "--value", "--property="+property, s.unit()))
 	}

@@ -17,7 +17,7 @@ import (
 // signals has the daemon's values after all operations of a session.
 func TestGio_ProxyStaysCurrent(t *testing.T) {
 	d := startDaemon(t)
-	s := d.savingAgent(t, "shop")
+	s := d.savingSession(t, "shop")
 	path := string(dbusapi.SessionPath("shop"))
 	gio := exec.CommandContext(t.Context(), "/usr/bin/python3", "testdata/follow.py", dbusapi.BusName, path,
 		dbusapi.SessionInterface, string(dbusapi.ManagerPath))

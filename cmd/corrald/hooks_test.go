@@ -61,7 +61,7 @@ func TestHook_RunsAsAService(t *testing.T) {
 	for key := range e.Sessions[0] {
 		assert.Contains(t, strings.Split(section, "\n## ")[0], key, "docs/reference/json.md")
 	}
-	facts := s.properties()
+	published := s.properties()
 	for key, value := range e.Sessions[0] {
 		switch key {
 		case "DurationUSec":
@@ -69,7 +69,7 @@ func TestHook_RunsAsAService(t *testing.T) {
 		default:
 			got, err := json.Marshal(value)
 			require.NoError(t, err)
-			is, err := json.Marshal(facts[key].Value())
+			is, err := json.Marshal(published[key].Value())
 			require.NoError(t, err)
 			assert.JSONEq(t, string(is), string(got), "%s has the same value as on the bus", key)
 		}

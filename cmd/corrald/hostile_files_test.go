@@ -75,7 +75,7 @@ func (h obstruction) replace(t *testing.T, path string) {
 }
 
 // sessionFiles are the files that the daemon reads for a session, by the id of the session in which
-// the test replaces it.
+// the test replaces the file.
 var sessionFiles = map[string]func(d *corrald, id string) string{
 	"record":      func(d *corrald, id string) string { return d.stateDir(id) + "/session.json" },
 	"previous":    func(d *corrald, id string) string { return d.stateDir(id) + "/session.json.prev" },
@@ -161,7 +161,7 @@ func TestIrregularFile_OfASessionBlocksNothing(t *testing.T) {
 	}
 }
 
-// callError calls a method of the session, whatever it returns.
+// callError calls a method of the session, ignores its results, and returns its error.
 func (s *testSession) callError(method string) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()

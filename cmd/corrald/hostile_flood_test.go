@@ -143,8 +143,8 @@ while True:
         pass
 `
 
-// TestFlood_OfShimMessages checks that the messages of such a shim are read in slices: its reports
-// are still published, and cost little.
+// TestFlood_OfShimMessages checks that the messages of a shim that sends without pause are read in
+// slices: its reports are still published, and cost little.
 func TestFlood_OfShimMessages(t *testing.T) {
 	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	d.write("flooding-shim", floodingShim)

@@ -74,7 +74,8 @@ elif verb == "type":  # types into a terminal
     sys.stdin.readline()
 `
 
-// createHostile creates a session with such an agent, and waits until it has written a line.
+// createHostile creates a session whose agent runs hostileProgram, and waits until the agent has
+// written this line.
 func (d *corrald) createHostile(t *testing.T, id, verb, socket, line string) (s *testSession, out string) {
 	t.Helper()
 	out = filepath.Join(d.dir, id+".out")

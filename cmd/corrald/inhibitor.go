@@ -14,7 +14,7 @@ import (
 // shutdownInhibitor delays a shutdown or sleep of the machine until agents and records are safe.
 // While at least one agent runs it holds a delay lock of the login manager (logind). When a
 // shutdown is announced, it suspends all sessions and then releases the lock; if the shutdown is
-// cancelled, it resumes them. It keeps handling signals while agents exit, which may take as long
+// canceled, it resumes them. It keeps handling signals while agents exit, which may take as long
 // as their stop time-out. Without a login manager, or if that refuses the lock, agents still have
 // the time that systemd grants at the end of the user manager. After the connection to the system
 // bus is lost, it reconnects.
@@ -56,123 +56,123 @@ func newShutdownInhibitor(log *slog.Logger) *shutdownInhibitor {
 
 // setAnyRunning records whether any agent runs. It does not block; only the supervisor's event loop
 // calls it.
-func (l *shutdownInhibitor) setAnyRunning(running bool) {
+func (i *shutdownInhibitor) setAnyRunning(running bool) {
 	select {
-	case <-l.running:
+	case <-i.running:
 	default:
 	}
-	l.running <- running
+	i.running <- running
 }
 
 // run holds and releases the delay lock until ctx is done. It wakes when the first agent starts,
-// when the last one has exited, when a shutdown is announced or cancelled, when the machine sleeps
+// when the last one has exited, when a shutdown is announced or canceled, when the machine sleeps
 // or wakes, and while it tries to reconnect to the bus.
-func (l *shutdownInhibitor) run(ctx context.Context) {
-	l.manager = l.connect(ctx)
+func (i *shutdownInhibitor) run(ctx context.Context) {
+	i.manager = i.connect(ctx)
 	defer func() {
-		l.releaseLock()
-		if l.manager != nil {
-			_ = l.manager.Close()
+		i.releaseLock()
+		if i.manager != nil {
+			_ = i.manager.Close()
 		}
 	}()
-	l.loop(ctx)
+	i.loop(ctx)
 }
 
-func (l *shutdownInhibitor) loop(ctx context.Context) {
+func (i *shutdownInhibitor) loop(ctx context.Context) {
 	for {
 		var goingDown, sleeping <-chan bool
-		if l.manager != nil {
-			goingDown, sleeping = l.manager.PreparingForShutdown(), l.manager.PreparingForSleep()
+		if i.manager != nil {
+			goingDown, sleeping = i.manager.PreparingForShutdown(), i.manager.PreparingForSleep()
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case l.anyRunning = <-l.running:
-			if !l.anyRunning && l.suspendDone == nil {
-				l.releaseLock()
+		case i.anyRunning = <-i.running:
+			if !i.anyRunning && i.suspendDone == nil {
+				i.releaseLock()
 			}
-			if !l.asleep {
-				l.acquireLock(ctx)
+			if !i.asleep {
+				i.acquireLock(ctx)
 			}
-		case l.asleep = <-sleeping:
-			l.drainShutdown(ctx, goingDown)
-			if l.asleep {
-				l.flushBeforeSleep(ctx)
-				l.releaseLock()
+		case i.asleep = <-sleeping:
+			i.drainShutdown(ctx, goingDown)
+			if i.asleep {
+				i.flushBeforeSleep(ctx)
+				i.releaseLock()
 			} else {
-				l.onWake()
-				l.acquireLock(ctx)
+				i.onWake()
+				i.acquireLock(ctx)
 			}
 		case down, connected := <-goingDown:
-			l.handleShutdown(ctx, down, connected)
-		case <-l.suspendDone:
-			l.finishSuspend(ctx)
-		case <-l.retry:
-			l.reconnect(ctx)
+			i.handleShutdown(ctx, down, connected)
+		case <-i.suspendDone:
+			i.finishSuspend(ctx)
+		case <-i.retry:
+			i.reconnect(ctx)
 		}
 	}
 }
 
 // drainShutdown handles a shutdown announcement that arrived before the announcement of a sleep.
 // Handled after the sleep, it would take the lock again, which would keep the machine awake.
-func (l *shutdownInhibitor) drainShutdown(ctx context.Context, goingDown <-chan bool) {
-	asleep := l.asleep
+func (i *shutdownInhibitor) drainShutdown(ctx context.Context, goingDown <-chan bool) {
+	asleep := i.asleep
 	select {
 	case down, connected := <-goingDown:
-		l.handleShutdown(ctx, down, connected)
+		i.handleShutdown(ctx, down, connected)
 	default:
 	}
-	l.asleep = asleep
+	i.asleep = asleep
 }
 
-func (l *shutdownInhibitor) handleShutdown(ctx context.Context, down, connected bool) {
+func (i *shutdownInhibitor) handleShutdown(ctx context.Context, down, connected bool) {
 	// After a restart of the login manager or the bus no signal reports that the machine has woken.
-	l.asleep = false
+	i.asleep = false
 	if connected {
-		l.setShuttingDown(ctx, down)
+		i.setShuttingDown(ctx, down)
 	} else {
-		l.disconnected()
+		i.disconnected()
 	}
 }
 
 // acquireLock takes the lock if an agent runs.
-func (l *shutdownInhibitor) acquireLock(ctx context.Context) {
-	if l.anyRunning && l.lock == nil {
-		if l.manager == nil {
-			l.manager = l.connect(ctx)
+func (i *shutdownInhibitor) acquireLock(ctx context.Context) {
+	if i.anyRunning && i.lock == nil {
+		if i.manager == nil {
+			i.manager = i.connect(ctx)
 		}
-		l.lock = l.requestLock(ctx)
+		i.lock = i.requestLock(ctx)
 	}
 }
 
-func (l *shutdownInhibitor) releaseLock() {
-	l.lock.Release()
-	l.lock = nil
+func (i *shutdownInhibitor) releaseLock() {
+	i.lock.Release()
+	i.lock = nil
 }
 
 // setShuttingDown handles an announcement that the machine shuts down, or does not.
-func (l *shutdownInhibitor) setShuttingDown(ctx context.Context, down bool) {
-	changed := down != l.shuttingDown
-	l.shuttingDown = down
+func (i *shutdownInhibitor) setShuttingDown(ctx context.Context, down bool) {
+	changed := down != i.shuttingDown
+	i.shuttingDown = down
 	switch {
 	case down && changed:
-		l.suspendDone = runAsync(ctx, l.suspendAll)
+		i.suspendDone = runAsync(ctx, i.suspendAll)
 	case changed:
-		runAsync(ctx, l.resumeAll) // it takes as long as agents take to start, and may itself be cancelled
+		runAsync(ctx, i.resumeAll) // it takes as long as agents take to start, and may itself be canceled
 	case !down: // the login manager may be able to grant a lock now
-		l.acquireLock(ctx)
+		i.acquireLock(ctx)
 	}
 }
 
-// finishSuspend releases the lock once all sessions are suspended. If the shutdown was cancelled in
+// finishSuspend releases the lock once all sessions are suspended. If the shutdown was canceled in
 // the meantime, it also resumes the sessions whose agents were still exiting at that time.
-func (l *shutdownInhibitor) finishSuspend(ctx context.Context) {
-	l.suspendDone = nil
-	if l.shuttingDown || !l.anyRunning || l.manager == nil {
-		l.releaseLock()
+func (i *shutdownInhibitor) finishSuspend(ctx context.Context) {
+	i.suspendDone = nil
+	if i.shuttingDown || !i.anyRunning || i.manager == nil {
+		i.releaseLock()
 	}
-	if !l.shuttingDown {
-		runAsync(ctx, l.resumeAll)
+	if !i.shuttingDown {
+		runAsync(ctx, i.resumeAll)
 	}
 }
 
@@ -193,85 +193,85 @@ func runAsync(ctx context.Context, f func(context.Context)) <-chan struct{} {
 // disconnected closes the connection and releases the lock: without the connection the daemon could
 // not learn when to release it, and the lock would only delay the shutdown. During a suspension the
 // time of release is known, so the lock is kept.
-func (l *shutdownInhibitor) disconnected() {
-	_ = l.manager.Close()
-	l.manager = nil
-	if l.suspendDone == nil {
-		l.releaseLock()
+func (i *shutdownInhibitor) disconnected() {
+	_ = i.manager.Close()
+	i.manager = nil
+	if i.suspendDone == nil {
+		i.releaseLock()
 	}
-	l.scheduleReconnect(minReconnectDelay)
+	i.scheduleReconnect(minReconnectDelay)
 }
 
-func (l *shutdownInhibitor) scheduleReconnect(delay time.Duration) {
-	l.retryDelay = delay
+func (i *shutdownInhibitor) scheduleReconnect(delay time.Duration) {
+	i.retryDelay = delay
 	deadline.AfterFunc(delay, func() {
 		select {
-		case l.retry <- struct{}{}:
+		case i.retry <- struct{}{}:
 		default: // an attempt is already pending
 		}
 	})
 }
 
 // reconnect tries to reconnect to the bus, unless it is connected.
-func (l *shutdownInhibitor) reconnect(ctx context.Context) {
-	if l.manager != nil {
+func (i *shutdownInhibitor) reconnect(ctx context.Context) {
+	if i.manager != nil {
 		return
 	}
-	if l.manager = l.connect(ctx); l.manager == nil {
-		l.scheduleReconnect(min(2*l.retryDelay, maxReconnectDelay))
+	if i.manager = i.connect(ctx); i.manager == nil {
+		i.scheduleReconnect(min(2*i.retryDelay, maxReconnectDelay))
 		return
 	}
-	l.acquireLock(ctx)
+	i.acquireLock(ctx)
 }
 
-func (l *shutdownInhibitor) connect(ctx context.Context) *logind.Manager {
+func (i *shutdownInhibitor) connect(ctx context.Context) *logind.Manager {
 	ctx, cancel := deadline.Context(ctx, lockTimeout)
 	defer cancel()
 	manager, err := logind.Connect(ctx, logind.Address())
 	if err != nil {
-		l.log.Debug("no login manager is running: a shutdown or sleep is not delayed", "err", err)
+		i.log.Debug("no login manager is running: a shutdown or sleep is not delayed", "err", err)
 		return nil
 	}
 	return manager
 }
 
-func (l *shutdownInhibitor) requestLock(ctx context.Context) *logind.Lock {
-	if l.manager == nil {
+func (i *shutdownInhibitor) requestLock(ctx context.Context) *logind.Lock {
+	if i.manager == nil {
 		return nil
 	}
 	ctx, cancel := deadline.Context(ctx, lockTimeout)
 	defer cancel()
-	lock, err := l.manager.Inhibit(ctx, "corrald", "Agents save their work")
+	lock, err := i.manager.Inhibit(ctx, "corrald", "Agents save their work")
 	if err != nil {
-		l.log.Debug("the login manager does not delay a shutdown or sleep", "err", err)
+		i.log.Debug("the login manager does not delay a shutdown or sleep", "err", err)
 	}
 	return lock
 }
 
-func (l *shutdownInhibitor) flushBeforeSleep(ctx context.Context) {
+func (i *shutdownInhibitor) flushBeforeSleep(ctx context.Context) {
 	ctx, cancel := deadline.Context(ctx, lockTimeout) // the login manager's default InhibitDelayMaxSec= is also 5 s
 	defer cancel()
-	if err := l.flush(ctx); err != nil && ctx.Err() == nil {
-		l.log.Warn("cannot save all changes before the machine sleeps", "err", err)
+	if err := i.flush(ctx); err != nil && ctx.Err() == nil {
+		i.log.Warn("cannot save all changes before the machine sleeps", "err", err)
 	}
 }
 
-func (l *shutdownInhibitor) suspendAll(ctx context.Context) {
-	ids, err := l.suspend(ctx)
+func (i *shutdownInhibitor) suspendAll(ctx context.Context) {
+	ids, err := i.suspend(ctx)
 	if err != nil && ctx.Err() == nil {
-		l.log.Warn("cannot suspend every session before the machine goes down", "err", err)
+		i.log.Warn("cannot suspend every session before the machine goes down", "err", err)
 	}
 	if len(ids) > 0 {
-		l.log.Info("suspended sessions before the machine goes down", "sessions", ids)
+		i.log.Info("suspended sessions before the machine goes down", "sessions", ids)
 	}
 }
 
-func (l *shutdownInhibitor) resumeAll(ctx context.Context) {
-	ids, err := l.resume(ctx)
+func (i *shutdownInhibitor) resumeAll(ctx context.Context) {
+	ids, err := i.resume(ctx)
 	if err != nil && ctx.Err() == nil {
-		l.log.Warn("cannot resume every session after the shutdown was canceled", "err", err)
+		i.log.Warn("cannot resume every session after the shutdown was canceled", "err", err)
 	}
 	if len(ids) > 0 {
-		l.log.Info("resumed sessions after the shutdown was canceled", "sessions", ids)
+		i.log.Info("resumed sessions after the shutdown was canceled", "sessions", ids)
 	}
 }

@@ -20,27 +20,27 @@ func TestShutdownInhibitor_HoldsNoLockDuringSleep(t *testing.T) {
 	m := newLoginManager(t)
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	for range 20 {
-		l := newShutdownInhibitor(slog.New(slog.DiscardHandler))
-		l.flush = func(context.Context) error { return nil }
-		l.manager = l.connect(t.Context())
-		require.NotNil(t, l.manager)
+		i := newShutdownInhibitor(slog.New(slog.DiscardHandler))
+		i.flush = func(context.Context) error { return nil }
+		i.manager = i.connect(t.Context())
+		require.NotNil(t, i.manager)
 		m.announceSleep(t, true)
-		testbed.Poll(t, "the announcement of the sleep", func() bool { return len(l.manager.PreparingForSleep()) == 1 })
-		l.setAnyRunning(true)
+		testbed.Poll(t, "the announcement of the sleep", func() bool { return len(i.manager.PreparingForSleep()) == 1 })
+		i.setAnyRunning(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			l.loop(ctx)
+			i.loop(ctx)
 		}()
 		testbed.Poll(t, "everything is handled", func() bool {
-			return len(l.running)+len(l.manager.PreparingForShutdown())+len(l.manager.PreparingForSleep()) == 0
+			return len(i.running)+len(i.manager.PreparingForShutdown())+len(i.manager.PreparingForSleep()) == 0
 		})
 		cancel()
 		<-served
-		assert.Nil(t, l.lock)
-		l.releaseLock()
-		require.NoError(t, l.manager.Close())
+		assert.Nil(t, i.lock)
+		i.releaseLock()
+		require.NoError(t, i.manager.Close())
 		for len(m.requests) > 0 {
 			<-m.requests
 		}

@@ -43,16 +43,16 @@ func (p printer) log() string {
 	return readFile(p.t, filepath.Join(p.stateDir(p.id), "output.log"))
 }
 
-// prints waits until the agent has printed more.
-func (p printer) prints() {
+// waitOutput waits until the agent has printed 1000 bytes more.
+func (p printer) waitOutput() {
 	p.t.Helper()
 	before := len(p.log())
 	testbed.Poll(p.t, p.id+" prints", func() bool { return len(p.log()) > before+1000 })
 }
 
-// isNumbered checks that text is what the agent prints, byte for byte: each line once, in order,
-// and nothing else.
-func (p printer) isNumbered(text string) {
+// assertNumbered checks that text is what the agent prints, byte for byte: each line once, in
+// order, and nothing else.
+func (p printer) assertNumbered(text string) {
 	p.t.Helper()
 	var want strings.Builder
 	n := strings.Count(text, "\n")
@@ -64,11 +64,11 @@ func (p printer) isNumbered(text string) {
 	}
 }
 
-// TestCrash_TouchesNoOtherSession is story 2.9: four sessions print at the same time and one of
-// them crashes. The crash is published for that session only; the others keep printing and accept
-// input, and each log contains everything its own agent printed and nothing of another's. The user
-// then restarts the crashed session in the same workspace. The rows "crash" of make bench measure
-// how long this takes.
+// TestCrash_TouchesNoOtherSession lets four sessions print at the same time, one of which crashes.
+// The crash is published for that session only; the others keep printing and accept input, and each
+// log contains everything its own agent printed and nothing of another's. The user then restarts
+// the crashed session in the same workspace. The rows "crash" of make bench measure how long this
+// takes.
 func TestCrash_TouchesNoOtherSession(t *testing.T) {
 	d := startDaemon(t, "LogMaxSize=1G")
 	var all []printer
@@ -81,17 +81,17 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 	crashes := all[1]
 	others := []printer{all[0], all[2], all[3]}
 	for _, p := range all {
-		p.prints()
+		p.waitOutput()
 	}
 	mark := d.signals.mark()
 	require.NoError(t, os.WriteFile(filepath.Join(crashes.work, "crash"), nil, 0o600))
 	crashes.waitOutcome(outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"})
 	crashed := crashes.log()
-	for _, p := range others { // it is unchanged and continues
+	for _, p := range others { // unchanged and still printing
 		f := p.properties()
 		assert.Equal(t, "running", f.text("State"), p.id)
 		assert.Equal(t, pids[p.id], f.number("MainPID"), p.id)
-		p.prints()
+		p.waitOutput()
 	}
 	d.waitProblems(t, 0)
 
@@ -103,7 +103,7 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 	testbed.Poll(t, "the new run is where the crashed one was", func() bool {
 		return readFile(t, filepath.Join(crashes.work, "runs")) == "begun\nbegun\n"
 	})
-	crashes.prints()
+	crashes.waitOutput()
 
 	for _, p := range all {
 		p.must("SendInput", "enough for "+p.id, uint64(1))
@@ -113,14 +113,14 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 		text := p.log()
 		if p.id == "two" {
 			whole := crashed[:strings.LastIndex(crashed, "\n")+1] // it died between two writes, or within one
-			p.isNumbered(whole)
+			p.assertNumbered(whole)
 			require.True(t, strings.HasPrefix(text, crashed), "the log still has the output of the crashed run")
 			text = text[strings.Index(text[len(whole):], "two 00000000\r\n")+len(whole):]
 		}
 		end := fmt.Sprintf("end of %s: enough for %s\r\n", p.id, p.id)
 		lines, ended := strings.CutSuffix(text, end)
 		assert.True(t, ended, "%s got its own text and no other: %q", p.id, text[max(0, len(text)-100):])
-		p.isNumbered(lines)
+		p.assertNumbered(lines)
 		assert.Contains(t, p.capture(0, 0), strings.TrimSpace(end), "the screen shows the end, too")
 	}
 	var changes []change

@@ -11,7 +11,8 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// handleLogin does what is due at login, at the daemon's first start after it.
+// handleLogin restores the sessions of the last login, if this is the daemon's first start after
+// it, and informs the notifier that this is done.
 func (d *parts) handleLogin(ctx context.Context) {
 	err := d.restoreSessions(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -60,24 +61,24 @@ const maxLoginProgress = 1 << 20
 
 // read reads the pending sessions of this login. It reports whether a daemon has already begun with
 // them.
-func (n *loginProgress) read() bool {
-	content, err := safefile.Read(n.path, maxLoginProgress)
+func (p *loginProgress) read() bool {
+	content, err := safefile.Read(p.path, maxLoginProgress)
 	lines := strings.Fields(string(content))
-	if err != nil || len(lines) == 0 || lines[0] != n.login {
+	if err != nil || len(lines) == 0 || lines[0] != p.login {
 		return false
 	}
-	n.pending = lines[1:]
+	p.pending = lines[1:]
 	return true
 }
 
-func (n *loginProgress) write() error {
-	return atomicfile.Write(n.path, []byte(strings.Join(append([]string{n.login}, n.pending...), "\n")+"\n"), 0o600)
+func (p *loginProgress) write() error {
+	return atomicfile.Write(p.path, []byte(strings.Join(append([]string{p.login}, p.pending...), "\n")+"\n"), 0o600)
 }
 
 // done removes a session from the file.
-func (n *loginProgress) done(id string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.pending = slices.DeleteFunc(n.pending, func(left string) bool { return left == id })
-	return n.write()
+func (p *loginProgress) done(id string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = slices.DeleteFunc(p.pending, func(pending string) bool { return pending == id })
+	return p.write()
 }

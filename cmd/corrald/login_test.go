@@ -14,13 +14,13 @@ import (
 // a login that was interrupted, and none of one that was finished.
 func TestLogin_IsFinishedByTheNextDaemon(t *testing.T) {
 	d := startDaemon(t)
-	note := d.runtimeDir(".login")
+	progress := d.runtimeDir(".login")
 	for _, id := range []string{"done", "left"} {
 		s := d.create(t, id, spec{"Command": []string{"sleep", "1000"}, "OnLogin": "resume"})
 		s.must("Suspend")
 	}
 	d.kill(syscall.SIGKILL)
-	content, err := os.ReadFile(note)
+	content, err := os.ReadFile(progress)
 	require.NoError(t, err)
 	assert.Len(t, strings.Fields(string(content)), 1, "the incarnation, and no pending session")
 
@@ -29,17 +29,18 @@ func TestLogin_IsFinishedByTheNextDaemon(t *testing.T) {
 	assert.Equal(t, "suspended", left.properties().text("State"), "a restart restores nothing")
 	d.kill(syscall.SIGKILL)
 
-	require.NoError(t, os.WriteFile(note, append(content, "left\nremoved\n"...), 0o600))
+	require.NoError(t, os.WriteFile(progress, append(content, "left\nremoved\n"...), 0o600))
 	d.launch()
 	left = d.session(t, "left")
 	left.waitState("running")
 	assert.Equal(t, "suspended", d.session(t, "done").properties().text("State"))
-	waitFile(t, note, string(content))
+	waitFile(t, progress, string(content))
 }
 
-// TestRuntimeDirectory_HasNoFileASessionCouldBeNamed checks the daemon's own files: a session can
-// have the id login, or tmux.conf, and its runtime directory is removed with it.
-func TestRuntimeDirectory_HasNoFileASessionCouldBeNamed(t *testing.T) {
+// TestRuntimeDirectory_OwnFilesCannotBeSessionIDs checks that the names of the daemon's own files
+// begin with a dot: a session can have the id login, or tmux.conf, and its runtime directory is
+// removed with it.
+func TestRuntimeDirectory_OwnFilesCannotBeSessionIDs(t *testing.T) {
 	d := startDaemon(t)
 	d.run(t, "shop", "exec sleep 1000")
 	all, err := os.ReadDir(d.runtimeDir(""))

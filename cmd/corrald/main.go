@@ -116,8 +116,8 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	return err
 }
 
-// abandonLost releases scopes from a controller, an earlier daemon, that no longer exists: systemd
-// would leave it to that controller to stop them, and from then on stops them itself.
+// abandonLost releases the scopes whose controller, an earlier daemon, no longer exists: systemd
+// would leave it to that controller to stop them. It stops released scopes itself.
 func (d *parts) abandonLost(ctx context.Context) {
 	names, err := d.units.AbandonLost(ctx, "app-corral-*.scope")
 	if err != nil && ctx.Err() == nil {

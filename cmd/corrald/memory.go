@@ -39,25 +39,25 @@ type memoryTrimmer struct {
 }
 
 // noteActivity records activity. It does not block.
-func (r *memoryTrimmer) noteActivity() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lastActivity = clock.Monotonic()
-	if r.trimmed {
-		r.trimmed = false
-		go r.enableGC()
+func (t *memoryTrimmer) noteActivity() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lastActivity = clock.Monotonic()
+	if t.trimmed {
+		t.trimmed = false
+		go t.enableGC()
 	}
-	if r.timer == nil {
-		r.timer = deadline.AfterFunc(r.idleDelay, r.trimIfIdle)
+	if t.timer == nil {
+		t.timer = deadline.AfterFunc(t.idleDelay, t.trimIfIdle)
 	}
 }
 
 // enableGC turns garbage collection on again. Like trimIfIdle, it stops all goroutines for some
 // microseconds.
-func (r *memoryTrimmer) enableGC() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.trimmed {
+func (t *memoryTrimmer) enableGC() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.trimmed {
 		debug.SetMemoryLimit(math.MaxInt64)
 		debug.SetGCPercent(gcPercent)
 	}
@@ -65,17 +65,17 @@ func (r *memoryTrimmer) enableGC() {
 
 // trimIfIdle trims memory if the loop has been idle for long enough, and otherwise checks again
 // later.
-func (r *memoryTrimmer) trimIfIdle() {
-	r.mu.Lock()
-	seen := r.lastActivity
-	if idle := clock.Monotonic() - seen; idle < r.idleDelay {
-		r.timer = deadline.AfterFunc(r.idleDelay-idle, r.trimIfIdle)
-		r.mu.Unlock()
+func (t *memoryTrimmer) trimIfIdle() {
+	t.mu.Lock()
+	seen := t.lastActivity
+	if idle := clock.Monotonic() - seen; idle < t.idleDelay {
+		t.timer = deadline.AfterFunc(t.idleDelay-idle, t.trimIfIdle)
+		t.mu.Unlock()
 		return
 	}
-	r.timer = nil
-	heap := r.trimmedHeap
-	r.mu.Unlock()
+	t.timer = nil
+	heap := t.trimmedHeap
+	t.mu.Unlock()
 
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -84,12 +84,12 @@ func (r *memoryTrimmer) trimIfIdle() {
 		runtime.ReadMemStats(&m)
 		heap = m.HeapAlloc
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.trimmedHeap = heap; r.lastActivity != seen {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.trimmedHeap = heap; t.lastActivity != seen {
 		return // there was activity in the meantime; the timer is set again
 	}
-	r.trimmed = true
+	t.trimmed = true
 	debug.SetMemoryLimit(int64(m.Sys-m.HeapReleased) + trimHeadroom)
 	debug.SetGCPercent(-1)
 }

@@ -27,13 +27,13 @@ func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 		debug.SetGCPercent(before)
 		debug.SetMemoryLimit(math.MaxInt64)
 	})
-	r := &memoryTrimmer{idleDelay: 20 * time.Millisecond}
-	resting := func() bool {
+	trimmer := &memoryTrimmer{idleDelay: 20 * time.Millisecond}
+	isTrimmed := func() bool {
 		percent, limited := gcSettings()
 		return percent > math.MaxInt32 && limited
 	}
-	r.noteActivity()
-	testbed.Poll(t, "memory is trimmed", resting)
+	trimmer.noteActivity()
+	testbed.Poll(t, "memory is trimmed", isTrimmed)
 
 	var was runtime.MemStats
 	runtime.ReadMemStats(&was)
@@ -48,17 +48,17 @@ func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 		return is.NumGC > was.NumGC
 	})
 
-	r.mu.Lock()
-	r.idleDelay = time.Hour
-	r.mu.Unlock()
-	r.noteActivity()
+	trimmer.mu.Lock()
+	trimmer.idleDelay = time.Hour
+	trimmer.mu.Unlock()
+	trimmer.noteActivity()
 	testbed.Poll(t, "garbage is collected as before", func() bool {
 		percent, limited := gcSettings()
 		return percent == gcPercent && !limited
 	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.timer.Stop()
+	trimmer.mu.Lock()
+	defer trimmer.mu.Unlock()
+	trimmer.timer.Stop()
 }
 
 var garbage []byte

@@ -92,8 +92,8 @@ func TestNotification_IsClosedByAttaching(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
 	pass, open := d.gate(t, "asking")
-	s := d.run(t, "asks", reportCommand("waiting", "Reason", "question", "Message",
-		"1")+"; "+pass+"; "+reportCommand("waiting", "Reason", "question", "Message", "2")+"; exec sleep 1000")
+	s := d.run(t, "asks", reportCommand("waiting", "Reason", "question", "Message", "1")+"; "+pass+"; "+
+		reportCommand("waiting", "Reason", "question", "Message", "2")+"; exec sleep 1000")
 	n := nextNotification(t, server)
 	assert.Empty(t, n.Actions, "the server does not support actions")
 	detach := s.attach()
@@ -145,8 +145,8 @@ func TestNotification_IsShownWhenTheTerminalLosesFocus(t *testing.T) {
 func TestNotification_SummarisesSessionsSuspendedByReboot(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t, "actions")
-	shop, forum, mine := d.run(t, "shop", "exec sleep 1000"), d.run(t, "forum", "exec sleep 1000"), d.run(t,
-		"mine", "exec sleep 1000")
+	shop, forum := d.run(t, "shop", "exec sleep 1000"), d.run(t, "forum", "exec sleep 1000")
+	mine := d.run(t, "mine", "exec sleep 1000")
 	mine.must("Suspend")
 	d.kill(syscall.SIGTERM)
 	for _, s := range []*testSession{shop, forum} {
@@ -202,8 +202,8 @@ func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	s.must("Acknowledge")
 	assertNextClosed(t, server, n)
 	server.Crash()
-	assert.Equal(t, "after: failed, exit 1", nextNotification(t, testbed.StartNotificationServer(t)).
-		Title, "the next server shows it")
+	next := testbed.StartNotificationServer(t)
+	assert.Equal(t, "after: failed, exit 1", nextNotification(t, next).Title, "the next server shows it")
 }
 
 // TestNotification_CanBeDisabled disables notifications on the bus (over restarts of the daemon),

@@ -24,9 +24,9 @@ func (s *testSession) capture(lines uint32, flags uint64) string {
 	return text
 }
 
-// prints starts a session that runs a script and then waits, and returns once the script's output
-// is on the screen.
-func (d *corrald) prints(t *testing.T, id, script string) *testSession {
+// waitOutput starts a session that runs a script and then waits, and returns once the script's
+// output is on the screen.
+func (d *corrald) printingSession(t *testing.T, id, script string) *testSession {
 	t.Helper()
 	s := d.run(t, id, script+"; echo; echo printed; exec sleep 1000")
 	waitFile(t, d.stateDir(id)+"/output.log", "printed")
@@ -41,7 +41,7 @@ func (d *corrald) prints(t *testing.T, id, script string) *testSession {
 // end.
 func TestCapture_IsBounded(t *testing.T) {
 	d := startDaemon(t)
-	s := d.prints(t, "long",
+	s := d.printingSession(t, "long",
 		`i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '%04d \033[31m漢字漢字漢字漢字漢字漢字漢字漢字漢字\033[0m\n' $i; done`)
 	for _, flags := range []uint64{0, dbusapi.CaptureEscapes} {
 		text := s.capture(^uint32(0), flags)
@@ -59,7 +59,7 @@ func TestCapture_IsBounded(t *testing.T) {
 // the connection to the bus.
 func TestCapture_IsValidUTF8(t *testing.T) {
 	d := startDaemon(t)
-	s := d.prints(t, "noise",
+	s := d.printingSession(t, "noise",
 		`printf 'a\000b\377c\300\257d\355\240\200e\364\220\200\200f\033]2;t\377\000\007g\n'; printf '\200\237\341\200\n\001\002\005\177\302\n\357\277\277\n'`)
 	for _, flags := range []uint64{0, dbusapi.CaptureEscapes} {
 		text := s.capture(1000, flags)

@@ -135,7 +135,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err
 	}
-	terminals, executor, err := d.connectExecutor(ctx, conf.DetachKey)
+	terminals, executor, err := d.newExecutor(ctx, conf.DetachKey)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,9 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	return d, d.adopt(ctx, records)
 }
 
-func (d *parts) connectExecutor(ctx context.Context, detachKey string) (*tmux.Tmux, *ground.Ground, error) {
+// newExecutor prepares tmux, and creates the executor with which the supervisor starts and ends
+// sessions.
+func (d *parts) newExecutor(ctx context.Context, detachKey string) (*tmux.Tmux, *ground.Ground, error) {
 	env, err := d.units.Environment(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the manager's environment: %w", err)

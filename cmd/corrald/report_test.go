@@ -66,8 +66,8 @@ func TestReport_FromAnotherSessionIsDropped(t *testing.T) {
 func TestReport_IsFast(t *testing.T) {
 	d := startDaemon(t)
 	const runs = 100
-	script := `begin=${EPOCHREALTIME/./}; echo '{"hook_event_name":"Stop"}' | ` + testbed.Programs(t).
-		Corralctl + ` report --from claude; echo $? $((${EPOCHREALTIME/./} - begin)) >>"$0.new"`
+	script := `begin=${EPOCHREALTIME/./}; echo '{"hook_event_name":"Stop"}' | ` +
+		testbed.Programs(t).Corralctl + ` report --from claude; echo $? $((${EPOCHREALTIME/./} - begin)) >>"$0.new"`
 	for name, signal := range map[string]syscall.Signal{"with a daemon": 0, "without one": syscall.SIGKILL} {
 		pass, open := d.gate(t, "go "+name)
 		id := strings.ReplaceAll(name, " ", "-")

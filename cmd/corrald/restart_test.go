@@ -82,7 +82,7 @@ func TestSessions_SurviveDaemonRestart(t *testing.T) {
 			live := d.create(t, "live",
 				spec{"Command": []string{"sh", "-c", `while read -r line; do echo "$line" >"$0.new"; mv "$0.new" "$0"; done`,
 					d.dir + "/received"}})
-			leaving := d.leaving(t)
+			leaving := d.startLeavers(t)
 			lost := d.run(t, "lost", "exec sleep 1000")
 			before := live.waitState("running")
 			tmux, scope := lost.process(tmuxName), lost.unit()
@@ -132,8 +132,8 @@ type leaver struct {
 	pid    int
 }
 
-// leaving starts sessions that end in different ways.
-func (d *corrald) leaving(t *testing.T) []leaver {
+// startLeavers starts sessions that end in different ways.
+func (d *corrald) startLeavers(t *testing.T) []leaver {
 	t.Helper()
 	all := []leaver{
 		{signal: syscall.SIGUSR1, want: outcome{"failed", "exit-code", 1, 7, "command exited with code 7", "error"}},
@@ -152,8 +152,8 @@ func (d *corrald) leaving(t *testing.T) []leaver {
 }
 
 // after returns the signals after a mark.
-func (h *signalLog) after(mark int) []*dbus.Signal {
-	signals, _ := h.since(mark)
+func (l *signalLog) after(mark int) []*dbus.Signal {
+	signals, _ := l.since(mark)
 	return signals
 }
 
@@ -163,7 +163,7 @@ func TestSystemdReload_KeepsSessions(t *testing.T) {
 	live := d.run(t, "live", "exec sleep 1000")
 	before := live.waitState("running")
 	for _, verb := range []string{"daemon-reload", "daemon-reexec"} {
-		leaving := d.leaving(t)
+		leaving := d.startLeavers(t)
 		done := make(chan error, 1)
 		go func() { done <- exec.Command("systemctl", "--user", verb).Run() }()
 		for _, l := range leaving {

@@ -21,28 +21,28 @@ type signalLog struct {
 
 func newSignalLog() *signalLog { return &signalLog{more: make(chan struct{})} }
 
-func (h *signalLog) collect(signals <-chan *dbus.Signal) {
+func (l *signalLog) collect(signals <-chan *dbus.Signal) {
 	for s := range signals {
-		h.mu.Lock()
-		h.all = append(h.all, s)
-		close(h.more)
-		h.more = make(chan struct{})
-		h.mu.Unlock()
+		l.mu.Lock()
+		l.all = append(l.all, s)
+		close(l.more)
+		l.more = make(chan struct{})
+		l.mu.Unlock()
 	}
 }
 
 // mark returns the position after all signals received so far.
-func (h *signalLog) mark() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.all)
+func (l *signalLog) mark() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
 }
 
 // since returns the signals after a mark, and a channel that is closed when the next one arrives.
-func (h *signalLog) since(mark int) ([]*dbus.Signal, <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.all[mark:len(h.all):len(h.all)], h.more
+func (l *signalLog) since(mark int) ([]*dbus.Signal, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[mark:len(l.all):len(l.all)], l.more
 }
 
 // await waits for a signal after the mark that is accepts, and returns it.

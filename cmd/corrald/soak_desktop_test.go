@@ -31,130 +31,131 @@ type testDesktop struct {
 	read  int            // bytes of dunst's output that were read
 }
 
-// desktopFaults are the faults of the desktop.
+// desktopFaults are the faults of the desktop, by name. The random argument of each selects one of
+// its variants, if it has any: which server starts, or how it is stopped.
 var desktopFaults = map[string]func(*testDesktop, bool){
 	"a server comes":       (*testDesktop).startServer,
 	"a server goes":        (*testDesktop).stopServer,
-	"a server hangs":       func(s *testDesktop, _ bool) { s.setHanging(true) },
-	"a server continues":   func(s *testDesktop, _ bool) { s.setHanging(false) },
-	"the display goes":     func(s *testDesktop, _ bool) { s.killDisplay() },
-	"the display comes":    func(s *testDesktop, _ bool) { s.startDisplay() },
-	"somebody closes all":  func(s *testDesktop, _ bool) { s.closeAll() },
-	"a server is replaced": func(s *testDesktop, kind bool) { s.stopServer(kind); s.startServer(!kind) },
+	"a server hangs":       func(d *testDesktop, _ bool) { d.setHanging(true) },
+	"a server continues":   func(d *testDesktop, _ bool) { d.setHanging(false) },
+	"the display goes":     func(d *testDesktop, _ bool) { d.killDisplay() },
+	"the display comes":    func(d *testDesktop, _ bool) { d.startDisplay() },
+	"somebody closes all":  func(d *testDesktop, _ bool) { d.closeAll() },
+	"a server is replaced": func(d *testDesktop, random bool) { d.stopServer(random); d.startServer(!random) },
 }
 
 // writeConfiguration writes dunst's configuration, which makes dunst record each notification that
 // it shows.
-func (s *testDesktop) writeConfiguration() {
-	s.shown = map[string]int{}
-	script := filepath.Join(s.dir, "show")
-	require.NoError(s.t, os.WriteFile(script,
-		fmt.Appendf(nil, "#!/bin/sh\nprintf '%%s\\n%%s\\n' \"$DUNST_SUMMARY\" \"$DUNST_BODY\" >> %s/shown\n", s.dir), 0o700))
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "dunstrc"),
+func (d *testDesktop) writeConfiguration() {
+	d.shown = map[string]int{}
+	script := filepath.Join(d.dir, "show")
+	require.NoError(d.t, os.WriteFile(script,
+		fmt.Appendf(nil, "#!/bin/sh\nprintf '%%s\\n%%s\\n' \"$DUNST_SUMMARY\" \"$DUNST_BODY\" >> %s/shown\n", d.dir), 0o700))
+	require.NoError(d.t, os.WriteFile(filepath.Join(d.dir, "dunstrc"),
 		fmt.Appendf(nil, "[global]\nnotification_limit = 100\n[log]\nsummary = \"*\"\nscript = %s\n", script), 0o600))
 }
 
 // startDisplay starts the display.
-func (s *testDesktop) startDisplay() {
-	if s.x != nil {
+func (d *testDesktop) startDisplay() {
+	if d.x != nil {
 		return
 	}
 	x := exec.Command("Xvfb", "-displayfd", "1", "-screen", "0", "640x360x24", "-nolisten", "tcp")
 	number, err := x.StdoutPipe()
-	require.NoError(s.t, err)
-	require.NoError(s.t, x.Start())
+	require.NoError(d.t, err)
+	require.NoError(d.t, x.Start())
 	line, err := bufio.NewReader(number).ReadString('\n')
-	require.NoError(s.t, err)
-	s.x = x
-	s.t.Setenv("DISPLAY", ":"+strings.TrimSpace(line))
+	require.NoError(d.t, err)
+	d.x = x
+	d.t.Setenv("DISPLAY", ":"+strings.TrimSpace(line))
 }
 
 // killDisplay kills the display, and dunst with it.
-func (s *testDesktop) killDisplay() {
-	endProcess(&s.x, syscall.SIGKILL)
-	if s.dunst != nil {
-		_ = s.dunst.Process.Signal(syscall.SIGCONT)
-		_ = s.dunst.Wait()
-		s.dunst = nil
-		s.waitNoServer()
+func (d *testDesktop) killDisplay() {
+	endProcess(&d.x, syscall.SIGKILL)
+	if d.dunst != nil {
+		_ = d.dunst.Process.Signal(syscall.SIGCONT)
+		_ = d.dunst.Wait()
+		d.dunst = nil
+		d.waitNoServer()
 	}
 }
 
 // startServer starts a server, dunst or the fake one, if there is none.
-func (s *testDesktop) startServer(isReal bool) {
-	if s.dunst != nil || s.fake != nil {
-		s.setHanging(false)
+func (d *testDesktop) startServer(isReal bool) {
+	if d.dunst != nil || d.fake != nil {
+		d.setHanging(false)
 		return
 	}
 	if !isReal {
-		s.fake = testbed.StartNotificationServer(s.t, "actions", "body-markup")
+		d.fake = testbed.StartNotificationServer(d.t, "actions", "body-markup")
 		return
 	}
-	s.startDisplay()
-	dunst := exec.Command("dunst", "-conf", filepath.Join(s.dir, "dunstrc"))
-	require.NoError(s.t, dunst.Start())
-	s.dunst = dunst
-	testbed.Poll(s.t, "dunst on the bus", s.isServerOnBus)
+	d.startDisplay()
+	dunst := exec.Command("dunst", "-conf", filepath.Join(d.dir, "dunstrc"))
+	require.NoError(d.t, dunst.Start())
+	d.dunst = dunst
+	testbed.Poll(d.t, "dunst on the bus", d.isServerOnBus)
 }
 
 // stopServer stops the server, by SIGTERM (kindly) or by SIGKILL.
-func (s *testDesktop) stopServer(kindly bool) {
-	s.countShown()
-	if s.fake != nil {
-		s.fake.Crash()
-		s.fake = nil // notifications that it has not replied to were not shown
-		s.setHanging(false)
+func (d *testDesktop) stopServer(kindly bool) {
+	d.countShown()
+	if d.fake != nil {
+		d.fake.Crash()
+		d.fake = nil // notifications that it has not replied to were not shown
+		d.setHanging(false)
 	}
 	signal := syscall.SIGKILL
 	if kindly {
-		s.setHanging(false)
+		d.setHanging(false)
 		signal = syscall.SIGTERM
 	}
-	endProcess(&s.dunst, signal)
-	s.waitNoServer()
+	endProcess(&d.dunst, signal)
+	d.waitNoServer()
 }
 
 // stopAll stops the server and the display.
-func (s *testDesktop) stopAll() {
-	s.stopServer(false)
-	s.killDisplay()
+func (d *testDesktop) stopAll() {
+	d.stopServer(false)
+	d.killDisplay()
 }
 
 // setHanging makes the server stop replying, or continue.
-func (s *testDesktop) setHanging(on bool) {
-	if s.dunst != nil {
+func (d *testDesktop) setHanging(on bool) {
+	if d.dunst != nil {
 		signal := syscall.SIGCONT
 		if on {
 			signal = syscall.SIGSTOP
 		}
-		_ = s.dunst.Process.Signal(signal)
+		_ = d.dunst.Process.Signal(signal)
 	}
-	if s.hangs != nil && !on {
-		if s.fake != nil {
-			s.fake.OnNotify(nil)
+	if d.hangs != nil && !on {
+		if d.fake != nil {
+			d.fake.OnNotify(nil)
 		}
-		close(s.hangs)
-		s.hangs = nil
+		close(d.hangs)
+		d.hangs = nil
 	}
-	if s.fake != nil && on && s.hangs == nil {
+	if d.fake != nil && on && d.hangs == nil {
 		hangs := make(chan struct{})
-		s.fake.OnNotify(func(testbed.Notification) *dbus.Error {
+		d.fake.OnNotify(func(testbed.Notification) *dbus.Error {
 			<-hangs
 			return nil
 		})
-		s.hangs = hangs
+		d.hangs = hangs
 	}
 }
 
 // closeAll closes all notifications, as a person does.
-func (s *testDesktop) closeAll() {
-	if s.fake != nil {
-		for _, id := range s.fake.Live() {
-			s.fake.Dismiss(s.t, id, 2)
+func (d *testDesktop) closeAll() {
+	if d.fake != nil {
+		for _, id := range d.fake.Live() {
+			d.fake.Dismiss(d.t, id, 2)
 		}
 	}
-	if s.dunst != nil {
-		s.setHanging(false)
+	if d.dunst != nil {
+		d.setHanging(false)
 		_ = exec.Command("dunstctl", "close-all").Run()
 	}
 }
@@ -162,34 +163,34 @@ func (s *testDesktop) closeAll() {
 var titled = regexp.MustCompile(`(?m)^(n\d+): `)
 
 // countShown counts the notifications shown since the last call.
-func (s *testDesktop) countShown() {
+func (d *testDesktop) countShown() {
 	var text strings.Builder
-	for more := s.fake != nil; more; {
+	for more := d.fake != nil; more; {
 		select {
-		case n := <-s.fake.Shown:
+		case n := <-d.fake.Shown:
 			text.WriteString(n.Title + "\n" + n.Body + "\n")
 		default:
 			more = false
 		}
 	}
-	if content, err := os.ReadFile(s.dir + "/shown"); err == nil {
+	if content, err := os.ReadFile(d.dir + "/shown"); err == nil {
 		whole := content[:strings.LastIndexByte(string(content), '\n')+1]
-		text.Write(whole[s.read:])
-		s.read = len(whole)
+		text.Write(whole[d.read:])
+		d.read = len(whole)
 	}
 	for _, m := range titled.FindAllStringSubmatch(text.String(), -1) {
-		s.shown[m[1]]++
+		d.shown[m[1]]++
 	}
 }
 
-func (s *testDesktop) isServerOnBus() bool {
+func (d *testDesktop) isServerOnBus() bool {
 	var owned bool
-	err := s.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, "org.freedesktop.Notifications").Store(&owned)
+	err := d.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, "org.freedesktop.Notifications").Store(&owned)
 	return err == nil && owned
 }
 
-func (s *testDesktop) waitNoServer() {
-	testbed.Poll(s.t, "no server on the bus", func() bool { return !s.isServerOnBus() })
+func (d *testDesktop) waitNoServer() {
+	testbed.Poll(d.t, "no server on the bus", func() bool { return !d.isServerOnBus() })
 }
 
 // endProcess signals a process, if there is one, and waits for its exit.

@@ -56,7 +56,7 @@ func TestSoak(t *testing.T) {
 type soak struct {
 	*torture
 	desktop  testDesktop
-	between  time.Duration   // maximal time between two faults
+	between  time.Duration   // maximum time between two faults
 	pending  map[string]bool // sessions that need attention and were not both shown and passed to the hook
 	created  int             // number of sessions created
 	lost     int
@@ -92,10 +92,11 @@ func newSoak(t *testing.T, seed uint64) *soak {
 const maxPending = 5
 
 // round injects each kind of fault, and then waits, without faults, until every session was shown
-// and passed to the hook.
-func (s *soak) round(mortal bool) {
+// and passed to the hook. With endDaemons it also restarts the bus in some rounds, and ends the
+// daemon with a dump after some.
+func (s *soak) round(endDaemons bool) {
 	kinds := slices.Sorted(maps.Keys(desktopFaults))
-	if mortal && s.rounds%4 == 0 {
+	if endDaemons && s.rounds%4 == 0 {
 		kinds = append(kinds, busRestarts)
 	}
 	s.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
@@ -119,7 +120,7 @@ func (s *soak) round(mortal bool) {
 	}
 	<-time.After(trimDelay + time.Second) // by then it has released its memory
 	s.samples = append(s.samples, s.sample())
-	if mortal && s.rounds%12 == 11 {
+	if endDaemons && s.rounds%12 == 11 {
 		s.dump()
 	}
 }

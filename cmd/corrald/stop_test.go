@@ -18,9 +18,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// politeAgent starts a session whose agent records each signal that it gets, and then exits with 0
-// unless that is SIGUSR1.
-func (d *corrald) politeAgent(t *testing.T, id string) *testSession {
+// politeSession starts a session whose agent records each signal that it gets, and then exits with
+// 0 unless that is SIGUSR1.
+func (d *corrald) politeSession(t *testing.T, id string) *testSession {
 	t.Helper()
 	s := d.create(t, id, spec{"Command": []string{"bash", "-c", `
 		for s in TERM HUP USR1; do trap "echo $s >'$0.new'; mv '$0.new' '$0'; [ $s = USR1 ] || exit 0" $s; done
@@ -45,7 +45,7 @@ func TestStop_LetsTheAgentExitByItself(t *testing.T) {
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			t.Parallel()
-			s := d.politeAgent(t, c.id)
+			s := d.politeSession(t, c.id)
 			c.stop(s)
 			s.waitOutcome(outcome{"stopped", "success", 1, 0, c.reason, "active"})
 			assert.Equal(t, c.signal+"\n", s.awaitFile(c.id))
@@ -76,7 +76,7 @@ func TestStop_EscalatesToSIGKILL(t *testing.T) {
 	})
 	t.Run("stopped agent", func(t *testing.T) {
 		t.Parallel()
-		s := d.politeAgent(t, "asleep")
+		s := d.politeSession(t, "asleep")
 		kill(t, s.properties().number("MainPID"), syscall.SIGSTOP)
 		s.must("Stop", uint64(0))
 		s.assertOutcome(outcome{"stopped", "success", 1, 0, "", "active"})
@@ -125,7 +125,7 @@ func TestStop_OfAnEndedSessionIsANoOp(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	d := startDaemon(t)
-	s := d.politeAgent(t, "again")
+	s := d.politeSession(t, "again")
 	first := s.properties()
 	s.must("Restart")
 	second := s.properties()
@@ -140,7 +140,7 @@ func TestRestart(t *testing.T) {
 func TestKill(t *testing.T) {
 	d := startDaemon(t)
 	t.Run("agent", func(t *testing.T) {
-		s := d.politeAgent(t, "one")
+		s := d.politeSession(t, "one")
 		s.must("Kill", "agent", int32(syscall.SIGUSR1))
 		assert.Equal(t, "USR1\n", s.awaitFile("one"))
 		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})

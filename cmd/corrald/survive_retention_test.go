@@ -49,7 +49,7 @@ func TestRetention(t *testing.T) {
 		assert.EqualValues(t, 0, s.properties()["ExpireTimestamp"].Value(), s.id)
 	}
 	for id, at := range announced {
-		d.await(t, mark, "the removing of "+id, func(s *dbus.Signal) bool {
+		d.await(t, mark, "the removal of "+id, func(s *dbus.Signal) bool {
 			return strings.HasSuffix(s.Name, ".SessionRemoved") && len(s.Body) > 0 && s.Body[0] == id
 		})
 		assert.False(t, time.Now().Before(at), "%s was removed too early", id)
@@ -78,7 +78,7 @@ func TestRetention_ExpiresWhileTheDaemonIsAway(t *testing.T) {
 // waitRemoved waits until the session was removed automatically.
 func (d *corrald) waitRemoved(t *testing.T, mark int, id string) {
 	t.Helper()
-	d.await(t, mark, "the removing of "+id, func(s *dbus.Signal) bool {
+	d.await(t, mark, "the removal of "+id, func(s *dbus.Signal) bool {
 		return strings.HasSuffix(s.Name, ".SessionRemoved") && len(s.Body) > 0 && s.Body[0] == id
 	})
 }
@@ -117,8 +117,8 @@ func TestRetention_KeepsTimerAndEnabledSessions(t *testing.T) {
 	testbed.Systemctl(t, "daemon-reload")
 	testbed.Systemctl(t, "start", "corral@nightly.timer")
 	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "stop", "corral@nightly.timer").Run() })
-	nightly, enabled := d.run(t, "nightly", "exit 0"), d.create(t, "enabled",
-		spec{"Command": []string{"true"}, "OnLogin": "start"})
+	nightly := d.run(t, "nightly", "exit 0")
+	enabled := d.create(t, "enabled", spec{"Command": []string{"true"}, "OnLogin": "start"})
 	forever := func(s *testSession) {
 		t.Helper()
 		s.wait("without an expiry", func(f properties) bool {

@@ -18,7 +18,7 @@ const byScope = "its scope was stopped"
 // waits for that agent and for nothing else.
 func TestStop_OfAScopeAndTheDaemonAtOnce(t *testing.T) {
 	d := startDaemon(t)
-	s, runs := d.politeAgent(t, "asked"), d.run(t, "runs", "exec sleep 1000")
+	s, runs := d.politeSession(t, "asked"), d.run(t, "runs", "exec sleep 1000")
 	pid := runs.properties().number("MainPID")
 	require.NoError(t, d.process.Process.Signal(syscall.SIGSTOP))
 	stop := exec.CommandContext(t.Context(), "systemctl", "--user", "stop", s.unit())

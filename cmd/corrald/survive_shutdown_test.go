@@ -121,7 +121,7 @@ func (l *loginManager) isLockedBy(d *corrald) bool {
 
 // TestDelayLock checks that the lock is held while agents run and at no other time. It is released
 // before the machine sleeps and taken again afterwards. Before the machine shuts down all sessions
-// are suspended, and then it is released; if the shutdown is cancelled, the sessions are resumed.
+// are suspended, and then it is released; if the shutdown is canceled, the sessions are resumed.
 func TestDelayLock(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t)
@@ -133,10 +133,10 @@ func TestDelayLock(t *testing.T) {
 		testbed.Poll(t, what, func() bool { return l.isLockedBy(d) == want })
 	}
 	assert.Empty(t, l.requests, "no lock without agents")
-	one, two := d.politeAgent(t, "one"), d.politeAgent(t, "two")
+	one, two := d.politeSession(t, "one"), d.politeSession(t, "two")
 	assert.Equal(t, [4]string{"shutdown:sleep", "corrald", "Agents save their work", "delay"},
 		testbed.Receive(t, l.requests, "a request for a lock"))
-	held(true, "a lock while agents live")
+	held(true, "a lock while agents run")
 	one.must("Stop", uint64(0))
 	held(true, "one agent still lives")
 	two.must("Stop", uint64(0))
@@ -148,7 +148,7 @@ func TestDelayLock(t *testing.T) {
 	require.Equal(t, -1, d.kill(syscall.SIGKILL))
 	d.launch()
 	testbed.Receive(t, l.requests, "a request for a lock")
-	held(true, "a lock for agents that were taken over")
+	held(true, "a lock for adopted agents")
 
 	l.announceSleep(t, true)
 	held(false, "no lock that would keep the machine awake")
@@ -171,7 +171,7 @@ func TestDelayLock(t *testing.T) {
 	two.assertOutcome(outcome{"stopped", "success", 1, 0, "", "active"})
 
 	mark := d.signals.mark()
-	l.announceShutdown(t, false) // the shutdown is cancelled
+	l.announceShutdown(t, false) // the shutdown is canceled
 	d.await(t, mark, "the cancellation", func(s *dbus.Signal) bool {
 		return isShutdownAnnouncement(s, false)
 	})
@@ -180,7 +180,7 @@ func TestDelayLock(t *testing.T) {
 	assert.Equal(t, 1, two.properties().number("NRuns"), "a session that was stopped before is not resumed")
 	assert.False(t, d.isShuttingDown(t))
 	testbed.Receive(t, l.requests, "a request for a lock")
-	held(true, "a lock after a shutdown that did not come")
+	held(true, "a lock after the canceled shutdown")
 	assert.Empty(t, l.requests)
 
 	one.must("Stop", uint64(0))
@@ -194,7 +194,7 @@ func TestDelayLock(t *testing.T) {
 }
 
 // TestDelayLock_IsRetakenOnANewSystemBus restarts the system bus: the daemon reconnects, takes the
-// lock, and learns what it missed, that a shutdown was cancelled or announced.
+// lock, and learns what it missed, that a shutdown was canceled or announced.
 func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t)
@@ -204,12 +204,12 @@ func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	restart := l.ownBus(t, address)
 	restart()
 	d.launch()
-	agent := d.politeAgent(t, "agent")
+	agent := d.politeSession(t, "agent")
 	held := func(want bool, what string) {
 		t.Helper()
 		testbed.Poll(t, what, func() bool { return l.isLockedBy(d) == want })
 	}
-	held(true, "a lock while an agent lives")
+	held(true, "a lock while an agent runs")
 
 	restart()
 	testbed.Receive(t, l.requests, "the first request for a lock")
@@ -223,7 +223,7 @@ func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	l.down.Store(false) // no signal reaches the daemon
 	restart()
 	agent.waitState("running")
-	held(true, "a lock after a shutdown that did not come")
+	held(true, "a lock after the canceled shutdown")
 
 	l.down.Store(true)
 	restart()
@@ -268,10 +268,10 @@ func (l *loginManager) ownBus(t *testing.T, address string) (restart func()) {
 	}
 }
 
-// TestDelayLock_IsHeldThroughACancelledShutdown cancels a shutdown while agents exit: new runs can
+// TestDelayLock_IsHeldThroughACanceledShutdown cancels a shutdown while agents exit: new runs can
 // start at once, however long an agent takes to exit. The lock is held until it has exited, and
 // then the suspended sessions are resumed. A second announcement in between has to be handled, too.
-func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
+func TestDelayLock_IsHeldThroughACanceledShutdown(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t, "StopTimeoutSec=1h")
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
@@ -297,7 +297,7 @@ func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 	_, err := d.tryCreate(t, "early", spec{"Command": []string{"sleep", "1000"}})
 	require.ErrorContains(t, err, "the machine is shutting down")
 	announce(false)
-	other := d.politeAgent(t, "other")
+	other := d.politeSession(t, "other")
 	slow.assertOutcome(outcome{"stopping", "", 0, 0, "", "active"})
 	assert.True(t, l.isLockedBy(d), "one agent is exiting, another one runs")
 

@@ -16,7 +16,7 @@ import (
 // reason.
 func TestStop_IsFinishedByTheNextDaemon(t *testing.T) {
 	d := startDaemon(t)
-	s := d.politeAgent(t, "asked")
+	s := d.politeSession(t, "asked")
 	require.NoError(t, d.process.Process.Signal(syscall.SIGSTOP))
 	stop := exec.CommandContext(t.Context(), "systemctl", "--user", "stop", s.unit())
 	require.NoError(t, stop.Start())
@@ -42,8 +42,8 @@ func TestStop_OfAScopeWhileTheDaemonIsAway(t *testing.T) {
 			}
 			const waits = `echo up >"$0"; while :; do sleep 1000 & wait; done`
 			dies, leaves := agent("dies", `echo up >"$0"; exec sleep 1000`), agent("leaves", `trap 'exit 143' TERM; `+waits)
-			completes, signalled := agent("completes", `trap 'exit 0' TERM; `+waits), agent("signalled",
-				`echo up >"$0"; exec sleep 1000`)
+			completes := agent("completes", `trap 'exit 0' TERM; `+waits)
+			signalled := agent("signalled", `echo up >"$0"; exec sleep 1000`)
 			before := agent("before", "exit 3")
 			before.waitState("failed")
 			for _, s := range []*testSession{dies, leaves, completes, signalled} {

@@ -62,50 +62,50 @@ func TestStop_EndsASessionThatSystemdDoesNotWatch(t *testing.T) {
 	d := startDaemon(t)
 	giveBack := takeWatches(t)
 	ids := []string{"ends", "forced", "killed", "killed-away", "restarted", "stopped", "stopped-by-systemctl"}
-	subjects := map[string]*testSession{}
+	sessions := map[string]*testSession{}
 	for _, id := range ids {
-		subjects[id] = d.create(t, id, d.witness(id))
+		sessions[id] = d.create(t, id, d.witness(id))
 		testbed.Poll(t, "the agent of "+id+" is there", func() bool { return len(d.agentPIDs(t, id)) == 1 })
 	}
 	problems := d.waitProblems(t, len(ids))
 	assert.Contains(t, problems[0].Text, "fs.inotify.max_user_watches")
 
-	subjects["stopped"].must("Stop", uint64(0))
-	subjects["stopped"].assertOutcome(outcome{"stopped", "success", 1, 7, "", "active"})
+	sessions["stopped"].must("Stop", uint64(0))
+	sessions["stopped"].assertOutcome(outcome{"stopped", "success", 1, 7, "", "active"})
 
 	giveBack() // systemd does not notice
 	d.waitProblems(t, 0)
 	lost := outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"}
 	killed := func(id string) {
 		t.Helper()
-		testbed.Systemctl(t, "kill", "--signal=KILL", subjects[id].unit())
+		testbed.Systemctl(t, "kill", "--signal=KILL", sessions[id].unit())
 	}
-	unit := subjects["stopped-by-systemctl"].unit()
+	unit := sessions["stopped-by-systemctl"].unit()
 	stop := exec.CommandContext(t.Context(), "systemctl", "--user", "stop", unit) // it waits for TimeoutStopSec
 	require.NoError(t, stop.Start())
 	killed("killed")
-	subjects["killed"].waitOutcome(lost)
+	sessions["killed"].waitOutcome(lost)
 	kill(t, d.waitAgents(t, "ends", 1)[0], syscall.SIGUSR1)
-	subjects["ends"].waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
-	subjects["ends"].must("Start") // processes left by the previous run are ended
-	subjects["forced"].must("Remove", uint64(1))
-	subjects["restarted"].must("Restart")
+	sessions["ends"].waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+	sessions["ends"].must("Start") // processes left by the previous run are ended
+	sessions["forced"].must("Remove", uint64(1))
+	sessions["restarted"].must("Restart")
 	require.NoError(t, stop.Wait())
-	subjects["stopped-by-systemctl"].waitOutcome(outcome{"stopped", "success", 1, 7, "its scope was stopped", "active"})
+	sessions["stopped-by-systemctl"].waitOutcome(outcome{"stopped", "success", 1, 7, "its scope was stopped", "active"})
 
 	require.Equal(t, -1, d.kill(syscall.SIGKILL))
 	killed("killed-away")
 	d.launch()
-	subjects["killed-away"].waitOutcome(lost)
+	sessions["killed-away"].waitOutcome(lost)
 
 	for _, id := range []string{"killed", "killed-away", "stopped", "stopped-by-systemctl"} {
-		subjects[id].waitNoScope()
-		subjects[id].must("Start")
+		sessions[id].waitNoScope()
+		sessions[id].must("Start")
 	}
 	for _, id := range ids {
 		if id != "forced" {
-			subjects[id].assertOutcome(outcome{"running", "", 0, 0, "", "active"})
-			subjects[id].must("Remove", uint64(1))
+			sessions[id].assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+			sessions[id].must("Remove", uint64(1))
 		}
 	}
 	scopes := testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "app-corral-*.scope")

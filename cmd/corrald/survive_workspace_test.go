@@ -39,7 +39,7 @@ func TestWorkspace_PathVanishesAtAnyLevel(t *testing.T) {
 			comes: move("away", "a")},
 		{name: "two levels above removed", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a/b"),
 			comes: mkdir("a/b/c/shop")},
-		{name: "everything removed, back bit by bit", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a"),
+		{name: "everything removed, recreated level by level", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a"),
 			comes: func(t *testing.T, at func(string) string) {
 				for _, dir := range []string{"a", "a/b", "a/b/c", "a/b/c/shop"} {
 					mkdir(dir)(t, at)
@@ -51,11 +51,11 @@ func TestWorkspace_PathVanishesAtAnyLevel(t *testing.T) {
 		}, comes: func(t *testing.T, at func(string) string) { remove("src/shop")(t, at); mkdir("src/shop")(t, at) }},
 		{name: "its link removed", real: "src/shop", link: "here", target: "src/shop", path: "here", gone: remove("here"),
 			comes: link("src/shop", "here")},
-		{name: "its link led elsewhere", real: "src/shop", link: "here", target: "src/shop", path: "here",
+		{name: "its link retargeted", real: "src/shop", link: "here", target: "src/shop", path: "here",
 			gone: relink("src", "here"), comes: relink("src/shop", "here")},
-		{name: "a link above led elsewhere", real: "a/b/shop", link: "here", target: "a", path: "here/b/shop",
+		{name: "a link above retargeted", real: "a/b/shop", link: "here", target: "a", path: "here/b/shop",
 			gone: relink(".", "here"), comes: relink("a", "here")},
-		{name: "what its link leads to moved", real: "src/shop", link: "here", target: "src/shop", path: "here",
+		{name: "the target of its link moved", real: "src/shop", link: "here", target: "src/shop", path: "here",
 			gone: move("src", "away"), comes: move("away", "src")},
 	} {
 		t.Run(row.name, func(t *testing.T) {

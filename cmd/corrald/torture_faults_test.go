@@ -100,11 +100,11 @@ func (w *torture) failpoint() {
 	_ = os.Remove(w.dir + "/failpoint")
 }
 
-// away runs happens while no daemon is running.
-func (w *torture) away(happens func()) {
+// away runs f while no daemon is running.
+func (w *torture) away(f func()) {
 	w.systemctl("stop", "corrald.service")
 	before := w.countEnded()
-	happens()
+	f()
 	w.missed += w.countEnded() - before
 	w.systemctl("start", "corrald.service")
 }
@@ -128,7 +128,7 @@ func (w *torture) openGate() {
 	}
 }
 
-// openGateAndKill kills the daemon while they exit.
+// openGateAndKill opens the gate, and kills the daemon while the agents exit.
 func (w *torture) openGateAndKill() {
 	pid := w.mainPID("corrald.service")
 	w.gate.open()

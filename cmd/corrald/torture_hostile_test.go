@@ -205,12 +205,14 @@ func (w *torture) stopHelpers() (stopped int) {
 	return stopped
 }
 
-// The number of inotify instances that exhaust the watches leaves some of a user's 128 instances to
-// others. Above the maximum of watches the test leaves them alone: the memory that they take in the
-// kernel would be a fault of its own.
+// Limits of exhaustWatches.
 const (
+	// The number of inotify instances that it creates. A user has 128, of which systemd and the
+	// daemon need some.
 	watchingInstances = 96
-	mostWatches       = 400_000
+	// It does nothing if the user has more watches than this, which would take too much memory in the
+	// kernel.
+	mostWatches = 400_000
 )
 
 // exhaustWatches takes all inotify watches of the user, and so of systemd and the daemon, for a

@@ -287,7 +287,7 @@ func summary(f properties) string {
 		f.number("ExecMainStatus")))
 }
 
-// acceptable returns the acceptable sentences for a session, by what its agent has recorded and by
+// acceptable returns the acceptable summaries of a session, by what its agent has recorded and by
 // the faults injected into it.
 func (w *torture) acceptable(v *victim) []string {
 	switch {
@@ -328,8 +328,8 @@ func (w *torture) acceptable(v *victim) []string {
 	return nil // it is about to end
 }
 
-// orStopped returns the acceptable sentences for an agent that ended by itself: during a stop of
-// everything it may be reported as stopped.
+// orStopped returns the acceptable summaries of a session whose agent ended by itself: during a
+// stop of everything it may be reported as stopped.
 func (w *torture) orStopped(by, stopped string) []string {
 	if w.allStopped {
 		return []string{by, stopped}

@@ -169,7 +169,7 @@ func TestWorktree_InvalidRequestsAreRefused(t *testing.T) {
 		{"a branch that is checked out", "a", spec{"Worktree": "main"}, dbusapi.InvalidArgs, "already checked out"},
 		{"a name that is too long", "a", spec{"Worktree": strings.Repeat("b", 1000)}, dbusapi.LimitsExceeded, "Worktree"},
 		{"an id that is taken", "taken", spec{"Worktree": ""}, dbusapi.SessionExists, "taken"},
-		{"a session that cannot be, which turns out once there is a worktree", "blocked", spec{"Worktree": ""},
+		{"a directory in place of the session's, found once the worktree was created", "blocked", spec{"Worktree": ""},
 			dbusapi.SessionExists, "a directory is in the way"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func (p paths) runWorktreeStep(ctx context.Context, name string, input []byte) (
 	case err != nil && !conn.Connected(): // a step must end before its effects are undone
 		return nil, errors.Join(err, p.stopWorktreeSteps(stepStopTimeout))
 	case err != nil:
-		return nil, fmt.Errorf("git did not exit in time: %w", err)
+		return nil, fmt.Errorf("git did not complete: %w", err)
 	}
 	return output, nil
 }

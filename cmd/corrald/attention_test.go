@@ -47,8 +47,8 @@ func (d *corrald) gate(t *testing.T, name string) (pass string, open func()) {
 // waitAttention waits until the session has this Attention ("" for none) and this Activity.
 func (s *testSession) waitAttention(attention, activity string) properties {
 	s.t.Helper()
-	return s.wait(attention+" and "+activity, func(f properties) bool {
-		return f.text("Attention") == attention && f.text("Activity") == activity
+	return s.wait(attention+" and "+activity, func(p properties) bool {
+		return p.text("Attention") == attention && p.text("Activity") == activity
 	})
 }
 
@@ -76,10 +76,10 @@ func TestReport_IsAttributedByControlGroup(t *testing.T) {
 		strings.Join([]string{pass1, ask, ask, pass2, "setsid " + reportCommand("working"), "exec sleep 1000"}, "; "))
 	s.waitState("running")
 	open1()
-	f := s.waitAttention("permission", "waiting")
-	assert.Equal(t, "report", f.text("AttentionSource"))
-	assert.Equal(t, "may I remove /tmp/x?", f.text("AttentionMessage"))
-	assert.True(t, f.isTrue("IdleHint"))
+	p := s.waitAttention("permission", "waiting")
+	assert.Equal(t, "report", p.text("AttentionSource"))
+	assert.Equal(t, "may I remove /tmp/x?", p.text("AttentionMessage"))
+	assert.True(t, p.isTrue("IdleHint"))
 
 	var manager map[string]dbus.Variant
 	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.GetAll",
@@ -147,7 +147,7 @@ func TestAttention_SurvivesDaemonRestart(t *testing.T) {
 			rings.waitAttention("bell", "waiting")
 			failed.waitAttention("failed", "unknown")
 			for _, s := range []*testSession{seen, over, stale} {
-				s.wait("in need of attention", func(f properties) bool { return f.text("Attention") != "" })
+				s.wait("in need of attention", func(p properties) bool { return p.text("Attention") != "" })
 				s.must("Acknowledge")
 				assert.Empty(t, s.properties().text("Attention"))
 			}
@@ -155,19 +155,19 @@ func TestAttention_SurvivesDaemonRestart(t *testing.T) {
 			known.must("Acknowledge")
 			assert.True(t, known.properties().isTrue("AttentionAcknowledged"))
 			seen.waitAttention("", "idle")
-			stale.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
+			stale.wait("idle", func(p properties) bool { return p.text("Activity") == "idle" })
 
 			raised := asks.properties().time("AttentionTimestamp")
 			d.kill(signal)
 			d.launch()
-			f := asks.waitAttention("question", "waiting")
-			assert.Equal(t, "which one?", f.text("AttentionMessage"))
-			assert.Equal(t, raised, f.time("AttentionTimestamp"))
+			p := asks.waitAttention("question", "waiting")
+			assert.Equal(t, "which one?", p.text("AttentionMessage"))
+			assert.Equal(t, raised, p.time("AttentionTimestamp"))
 			assert.WithinDuration(t, time.Now(), raised, time.Minute)
-			assert.False(t, f.isTrue("AttentionAcknowledged"))
-			f = known.waitAttention("turn-ended", "idle")
-			assert.Equal(t, "all done", f.text("AttentionMessage"))
-			assert.True(t, f.isTrue("AttentionAcknowledged"))
+			assert.False(t, p.isTrue("AttentionAcknowledged"))
+			p = known.waitAttention("turn-ended", "idle")
+			assert.Equal(t, "all done", p.text("AttentionMessage"))
+			assert.True(t, p.isTrue("AttentionAcknowledged"))
 			assert.Equal(t, "bell", rings.waitAttention("bell", "waiting").text("AttentionSource"))
 			failed.waitAttention("failed", "unknown")
 			seen.waitAttention("", "idle")
@@ -216,9 +216,9 @@ func TestAttention_IsAcknowledgedByAttaching(t *testing.T) {
 	d := startDaemon(t)
 	pass, open := d.gate(t, "ended")
 	s := d.run(t, "rings", `printf "\a"; `+pass)
-	s.wait("in need of attention for its bell", func(f properties) bool { return f.text("Attention") == "bell" })
+	s.wait("in need of attention for its bell", func(p properties) bool { return p.text("Attention") == "bell" })
 	detach := s.attach()
-	s.wait("acknowledged", func(f properties) bool { return f.text("Attention") == "" })
+	s.wait("acknowledged", func(p properties) bool { return p.text("Attention") == "" })
 	mark := d.signals.mark()
 	open()
 	s.waitState("completed")
@@ -230,22 +230,22 @@ func TestAttention_IsAcknowledgedByAttaching(t *testing.T) {
 	asks.waitAttention("question", "waiting")
 	mark = d.signals.mark()
 	detach = asks.attach()
-	f := asks.wait("acknowledged", func(f properties) bool { return f.isTrue("AttentionAcknowledged") })
-	assert.Equal(t, "question which?", f.text("Attention")+" "+f.text("AttentionMessage"),
+	p := asks.wait("acknowledged", func(p properties) bool { return p.isTrue("AttentionAcknowledged") })
+	assert.Equal(t, "question which?", p.text("Attention")+" "+p.text("AttentionMessage"),
 		"the question has not been answered")
 	detach()
 	assert.Empty(t, d.attentionReasons(mark))
 	asks.must("SendInput", "this one", dbusapi.InputEnter)
-	f = asks.properties()
-	assert.Empty(t, f.text("Attention")+f.text("AttentionMessage"))
-	assert.False(t, f.isTrue("AttentionAcknowledged"))
+	p = asks.properties()
+	assert.Empty(t, p.text("Attention")+p.text("AttentionMessage"))
+	assert.False(t, p.isTrue("AttentionAcknowledged"))
 
 	s.must("Start")
 	open()
 	s.waitState("completed")
 	assert.Equal(t, "completed", s.properties().text("Attention"))
 	detach = s.attach()
-	s.wait("acknowledged", func(f properties) bool { return f.text("Attention") == "" })
+	s.wait("acknowledged", func(p properties) bool { return p.text("Attention") == "" })
 	detach()
 }
 
@@ -292,7 +292,7 @@ func TestTypeNotify_WaitsForReady(t *testing.T) {
 	d.await(t, 0, "the session", func(signal *dbus.Signal) bool {
 		return signal.Name == dbusapi.ManagerInterface+".SessionNew"
 	})
-	s.wait("running its agent", func(f properties) bool { return f.isTrue("AgentAlive") })
+	s.wait("running its agent", func(p properties) bool { return p.isTrue("AgentAlive") })
 	impostor, err := net.Dial("unixgram", socket)
 	require.NoError(t, err)
 	_, err = impostor.Write([]byte("READY=1\nSTATUS=I am it"))
@@ -303,13 +303,13 @@ func TestTypeNotify_WaitsForReady(t *testing.T) {
 	d.kill(syscall.SIGKILL)
 	require.Error(t, <-started)
 	d.launch()
-	f := s.wait("running its agent", func(f properties) bool { return f.isTrue("AgentAlive") })
-	assert.Equal(t, "starting", f.text("State"))
-	assert.Empty(t, f.text("StatusText"), "messages of other processes are ignored")
+	p := s.wait("running its agent", func(p properties) bool { return p.isTrue("AgentAlive") })
+	assert.Equal(t, "starting", p.text("State"))
+	assert.Empty(t, p.text("StatusText"), "messages of other processes are ignored")
 	open()
 	s.waitState("running")
-	assert.Equal(t, "three of four", s.wait("showing its status text", func(f properties) bool {
-		return f.text("StatusText") != ""
+	assert.Equal(t, "three of four", s.wait("showing its status text", func(p properties) bool {
+		return p.text("StatusText") != ""
 	}).text("StatusText"))
 	open2()
 	s.waitState("completed")
@@ -324,9 +324,9 @@ func TestIdleSuspend_ResumesOnInputOrAttach(t *testing.T) {
 	d.defineAgent(t, "reader", "Command=sh "+d.dir+"/agent.sh", "IdleSuspendSec=2s")
 	require.NoError(t, d.createAs("reader", "idle"))
 	s := &testSession{d, t, "idle"}
-	f := s.waitState("suspended")
-	assert.Equal(t, "its agent was idle for 2s", f.text("Reason"))
-	assert.Empty(t, f.text("Attention"))
+	p := s.waitState("suspended")
+	assert.Equal(t, "its agent was idle for 2s", p.text("Reason"))
+	assert.Empty(t, p.text("Attention"))
 
 	s.must("SendInput", "go on", dbusapi.InputEnter)
 	waitFile(t, filepath.Join(d.dir, "lines"), "go on\n")
@@ -354,9 +354,9 @@ func TestIdleAfterSec_DefinitionOverridesConfiguration(t *testing.T) {
 		for _, name := range []string{"own", "plain"} {
 			require.NoError(t, d.createAs(name, name))
 			s := &testSession{d, t, name}
-			s.wait("in a known activity", func(f properties) bool { return f.text("Activity") != "unknown" })
+			s.wait("in a known activity", func(p properties) bool { return p.text("Activity") != "unknown" })
 		}
-		(&testSession{d, t, row.becomes}).wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
+		(&testSession{d, t, row.becomes}).wait("idle", func(p properties) bool { return p.text("Activity") == "idle" })
 		for _, name := range []string{"own", "plain"} {
 			want := "working"
 			if name == row.becomes {

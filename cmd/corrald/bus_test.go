@@ -85,10 +85,10 @@ func interfaceOf(node introspect.Node, name string) *introspect.Interface {
 func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "found", "exec sleep 1000")
-	f := s.waitState("running")
+	p := s.waitState("running")
 	ended := d.run(t, "ended", "exit 0")
 	ended.waitState("completed")
-	pid := uint32(f.number("MainPID"))
+	pid := uint32(p.number("MainPID"))
 	for method, argument := range map[string]any{
 		"GetSession": "found", "GetSessionByUnit": s.unit(), "GetSessionByPID": pid,
 	} {
@@ -100,7 +100,7 @@ func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 	require.NoError(t, d.manager("ListSessions", nil, &rows))
 	require.Len(t, rows, 2)
 	assert.Equal(t, dbusapi.SessionRow{ID: "found", Agent: "command", State: "running", Activity: rows[0].Activity,
-		StateChange: f["StateChangeTimestamp"].Value().(uint64), Path: dbusapi.SessionPath("found")}, rows[0])
+		StateChange: p["StateChangeTimestamp"].Value().(uint64), Path: dbusapi.SessionPath("found")}, rows[0])
 
 	var objects map[dbus.ObjectPath]map[string]map[string]dbus.Variant
 	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.ObjectManager.GetManagedObjects", nil, &objects))
@@ -111,8 +111,8 @@ func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 			assert.Equal(t, value, managed[name], name)
 		}
 	}
-	assert.Equal(t, f.text("ControlGroup"), "/"+strings.TrimPrefix(f.text("ControlGroup"), "/"))
-	assert.Contains(t, f.text("ControlGroup"), "/app-corral.slice/"+s.unit())
+	assert.Equal(t, p.text("ControlGroup"), "/"+strings.TrimPrefix(p.text("ControlGroup"), "/"))
+	assert.Contains(t, p.text("ControlGroup"), "/app-corral.slice/"+s.unit())
 	unit := d.bus.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
 	var unitPath dbus.ObjectPath
 	require.NoError(t, unit.Call("org.freedesktop.systemd1.Manager.GetUnitByPID", 0, pid).Store(&unitPath))

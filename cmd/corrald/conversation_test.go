@@ -91,16 +91,16 @@ func TestConversation_IsResumedIfSaved(t *testing.T) {
 		s.must("Resume")
 		return s.properties()
 	}
-	f := again()
-	assert.False(t, f.isTrue("Resumed"), "it never got any input")
+	p := again()
+	assert.False(t, p.isTrue("Resumed"), "it never got any input")
 	assert.Equal(t, "--session-id "+id, s.waitRuns(2)[1], "the id is the same")
 	assert.Contains(t, d.log.String(), "no conversation was saved; the agent starts a new one")
 
 	s.sendLine("hello")
 	s.awaitFile("shop.read")
-	f = again()
-	assert.True(t, f.isTrue("Resumed"))
-	assert.Equal(t, id, f.text("ConversationId"))
+	p = again()
+	assert.True(t, p.isTrue("Resumed"))
+	assert.Equal(t, id, p.text("ConversationId"))
 	assert.Equal(t, "--resume "+id, s.waitRuns(3)[2])
 
 	s.must("Restart")
@@ -109,9 +109,9 @@ func TestConversation_IsResumedIfSaved(t *testing.T) {
 	assert.Equal(t, "--session-id "+fresh, s.waitRuns(4)[3])
 
 	require.NoError(t, os.WriteFile(d.dir+"/talks/shop/"+fresh+".jsonl", []byte("a header\n"), 0o600))
-	f = again()
-	assert.False(t, f.isTrue("Resumed"))
-	other := f.text("ConversationId")
+	p = again()
+	assert.False(t, p.isTrue("Resumed"))
+	other := p.text("ConversationId")
 	assert.NotEqual(t, fresh, other, "an empty file of the conversation exists and prevents a new one with its id")
 	assert.Equal(t, "--session-id "+other, s.waitRuns(5)[4])
 }
@@ -128,7 +128,7 @@ func TestConversation_IDSurvivesDaemonCrash(t *testing.T) {
 			s, _ := d.createWithAgent(t, "talker", id, nil)
 			d.waitKilled(t)
 			d.launch()
-			s.wait("not starting", func(f properties) bool { return f.text("State") != "starting" })
+			s.wait("not starting", func(p properties) bool { return p.text("State") != "starting" })
 			conversation := s.properties().text("ConversationId")
 			require.NotEmpty(t, conversation)
 			if s.properties().text("State") == "failed" {
@@ -200,7 +200,7 @@ func TestConversation_SharedByTwoSessionsIsReported(t *testing.T) {
 		s, err := d.createWithAgent(t, "keeper", name, spec{"Environment": []string{"KEEPS=" + id}})
 		require.NoError(t, err)
 		s.sendLine("hello")
-		s.wait("with a known conversation", func(f properties) bool { return f.text("ConversationId") == id })
+		s.wait("with a known conversation", func(p properties) bool { return p.text("ConversationId") == id })
 	}
 	problems := func() string {
 		var value dbus.Variant
@@ -254,16 +254,16 @@ func TestConversation_IsDetectedFromOpenFile(t *testing.T) {
 	d.defineScript("keeper", keeper, keeperScript)
 	s, err := d.createWithAgent(t, "keeper", "shop", nil)
 	require.NoError(t, err)
-	f := s.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
-	assert.Empty(t, f.text("ConversationId"))
-	assert.False(t, f.isTrue("Resumable"))
+	p := s.wait("idle", func(p properties) bool { return p.text("Activity") == "idle" })
+	assert.Empty(t, p.text("ConversationId"))
+	assert.False(t, p.isTrue("Resumable"))
 
 	s.sendLine("hello")
-	id := s.wait("with a known conversation", func(f properties) bool {
-		return f.text("ConversationId") != ""
+	id := s.wait("with a known conversation", func(p properties) bool {
+		return p.text("ConversationId") != ""
 	}).text("ConversationId")
 	s.sendLine("title")
-	s.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
+	s.wait("idle", func(p properties) bool { return p.text("Activity") == "idle" })
 	assert.Equal(t, id, s.properties().text("ConversationId"), "a conversation of a subprocess is not the session's")
 
 	kill(t, s.properties().number("MainPID"), syscall.SIGKILL)
@@ -273,8 +273,8 @@ func TestConversation_IsDetectedFromOpenFile(t *testing.T) {
 	assert.Contains(t, s.waitRuns(4)[2], "run resume "+id)
 
 	s.sendLine("new")
-	other := s.wait("in another conversation", func(f properties) bool {
-		return f.text("ConversationId") != id
+	other := s.wait("in another conversation", func(p properties) bool {
+		return p.text("ConversationId") != id
 	}).text("ConversationId")
 	s.must("Suspend")
 	s.must("Resume")
@@ -323,13 +323,13 @@ func TestConversation_SwitchIsDetectedAmongOpenFiles(t *testing.T) {
 	d.defineScript("changer", changer, changerScript)
 	s, err := d.createWithAgent(t, "changer", "shop", nil)
 	require.NoError(t, err)
-	is := func(id string) { s.wait(id, func(f properties) bool { return f.text("ConversationId") == id }) }
+	is := func(id string) { s.wait(id, func(p properties) bool { return p.text("ConversationId") == id }) }
 	is("first")
 	s.sendLine("7")
 	is("second")
 	s.sendLine("helper")
 	waitWritten(t, d.dir+"/rollout-4-second.jsonl", "helper\n")
-	s.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" && f.text("ConversationId") == "second" })
+	s.wait("idle", func(p properties) bool { return p.text("Activity") == "idle" && p.text("ConversationId") == "second" })
 	s.sendLine("5")
 	is("first")
 	s.sendLine("7")
@@ -349,10 +349,10 @@ func TestConversation_IsDetectedFromOutput(t *testing.T) {
 	s.sendLine("bye")
 	s.waitState("completed")
 	s.must("Resume") // at once: Resume waits until the output was searched
-	f := s.properties()
-	require.Regexp(t, `^[0-9a-f-]{36}$`, f.text("ConversationId"))
-	assert.True(t, f.isTrue("Resumed"))
-	assert.Equal(t, "run resume "+f.text("ConversationId"), s.waitRuns(3)[2])
+	p := s.properties()
+	require.Regexp(t, `^[0-9a-f-]{36}$`, p.text("ConversationId"))
+	assert.True(t, p.isTrue("Resumed"))
+	assert.Equal(t, "run resume "+p.text("ConversationId"), s.waitRuns(3)[2])
 
 	t.Run("by a daemon that started later", func(t *testing.T) {
 		s, err := d.createWithAgent(t, "keeper", "unseen", nil)
@@ -361,7 +361,7 @@ func TestConversation_IsDetectedFromOutput(t *testing.T) {
 		s.tmux("send-keys", "bye", "Enter")
 		testbed.WaitFile(t, d.stateDir("unseen")+"/exit_status", func(content []byte) bool { return len(content) > 0 })
 		d.launch()
-		s.wait("with a known conversation", func(f properties) bool { return f.text("ConversationId") != "" })
+		s.wait("with a known conversation", func(p properties) bool { return p.text("ConversationId") != "" })
 	})
 }
 
@@ -436,7 +436,7 @@ func TestDaemonCrash_DuringConversationCreation(t *testing.T) {
 			s, _ := d.createWithAgent(t, "creator", id, spec{"Environment": []string{"TOKEN=t"}})
 			d.waitKilled(t)
 			d.launch()
-			s.wait(step.state, func(f properties) bool { return f.text("State") == step.state })
+			s.wait(step.state, func(p properties) bool { return p.text("State") == step.state })
 			if step.state == "failed" {
 				s.must("Resume")
 			}

@@ -343,45 +343,45 @@ func (d *corrald) assertTrueState(t *testing.T, id, want string) {
 	s := d.session(t, id)
 	state := ""
 	if slices.Contains(d.ids(t), id) {
-		state = s.wait("in a stable state", func(f properties) bool {
-			return !slices.Contains([]string{"starting", "stopping"}, f.text("State"))
+		state = s.wait("in a stable state", func(p properties) bool {
+			return !slices.Contains([]string{"starting", "stopping"}, p.text("State"))
 		}).text("State")
 	}
 	if want != anyState {
 		require.Equal(t, want, state, "%v", s.propertiesIn(state))
 	}
-	f := s.propertiesIn(state)
+	p := s.propertiesIn(state)
 	switch state {
 	case "":
 		d.assertNothingLeft(t, id)
 		d.create(t, id, d.witness(id))
 	case "running", "stale":
-		assert.Equal(t, []int{f.number("MainPID")}, d.livingAgents(t, id))
+		assert.Equal(t, []int{p.number("MainPID")}, d.livingAgents(t, id))
 		if state == "stale" {
 			s.must("Resume")
-			assert.Equal(t, f.number("MainPID"), s.properties().number("MainPID"), "the same agent")
+			assert.Equal(t, p.number("MainPID"), s.properties().number("MainPID"), "the same agent")
 			s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 		}
 	case "failed":
 		assert.Equal(t, outcome{"failed", "start-failed", 0, 0, "corrald was interrupted while it started", "error"},
-			outcomeOf(f))
+			outcomeOf(p))
 		assert.Empty(t, d.livingAgents(t, id))
-		if f.number("NRuns") == 1 {
+		if p.number("NRuns") == 1 {
 			testbed.Poll(t, "nothing is left of "+id, func() bool { return d.remainsOf(t, id) == "" })
 		}
 		s.must("Start")
 	case "suspended":
 		assert.Equal(t, outcome{"suspended", "success", 0, 0, "corrald was interrupted while it started", "suspended"},
-			outcomeOf(f))
+			outcomeOf(p))
 		assert.Empty(t, d.livingAgents(t, id))
 		s.must("Resume")
 	case "stopped":
-		assert.Equal(t, outcome{"stopped", "success", 1, 7, "", "active"}, outcomeOf(f))
+		assert.Equal(t, outcome{"stopped", "success", 1, 7, "", "active"}, outcomeOf(p))
 		assert.Empty(t, d.livingAgents(t, id))
 		s.waitNoScope()
 		s.must("Start")
 	default:
-		t.Errorf("session %s is %v", id, outcomeOf(f))
+		t.Errorf("session %s is %v", id, outcomeOf(p))
 	}
 	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 	pid := s.properties().number("MainPID")

@@ -186,10 +186,10 @@ func TestClient_DisconnectsDuringCalls(t *testing.T) {
 			Go(dbusapi.SessionInterface+".Restart", 0, make(chan *dbus.Call, 1))
 		require.NoError(t, gone.Close())
 		<-call.Done
-		s.wait("in some state", func(f properties) bool { return f.text("State") != "" })
+		s.wait("in some state", func(p properties) bool { return p.text("State") != "" })
 	}
-	s.wait("running or at rest", func(f properties) bool {
-		return f.text("State") == "running" || f.text("State") == "stopped"
+	s.wait("running or at rest", func(p properties) bool {
+		return p.text("State") == "running" || p.text("State") == "stopped"
 	})
 	other := d.run(t, "other", "exec sleep 1000")
 	other.waitState("running")

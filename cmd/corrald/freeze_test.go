@@ -34,7 +34,7 @@ func (s *testSession) isFrozen() bool {
 
 func (s *testSession) waitFrozen(want bool) {
 	s.t.Helper()
-	s.wait("in the expected frozen state", func(f properties) bool { return f.isTrue("Frozen") == want })
+	s.wait("in the expected frozen state", func(p properties) bool { return p.isTrue("Frozen") == want })
 }
 
 // TestFreeze_StopsTheSessionUntilThaw freezes and thaws a session, by Corral and by systemctl: both

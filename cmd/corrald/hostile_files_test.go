@@ -128,8 +128,8 @@ func TestIrregularFile_OfASessionBlocksNothing(t *testing.T) {
 			check := func() {
 				t.Helper()
 				for id, s := range replaced {
-					f := s.waitState("running")
-					assert.Equal(t, agents[id], f.number("MainPID"), id)
+					p := s.waitState("running")
+					assert.Equal(t, agents[id], p.number("MainPID"), id)
 					s.assertFilesRead(h)
 				}
 				assert.Equal(t, agents["innocent"], innocent.waitState("running").number("MainPID"))

@@ -155,7 +155,7 @@ func TestFlood_OfShimMessages(t *testing.T) {
 	d.launch()
 	s := d.run(t, "shop", "ignored")
 	s.waitState("running")
-	s.wait("reporting", func(f properties) bool { return f.text("Activity") == "waiting" })
+	s.wait("reporting", func(p properties) bool { return p.text("Activity") == "waiting" })
 	begin := time.Now()
 	mark := d.signals.mark()
 	d.measureFlood(t, "a shim that floods", func() bool { return time.Since(begin) > 5*time.Second })

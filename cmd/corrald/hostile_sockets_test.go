@@ -119,8 +119,8 @@ func TestAdoption_IgnoresImpostorShim(t *testing.T) {
 	_, out := d.createHostile(t, "thief", "replace", socket, "listens")
 	d.kill(syscall.SIGKILL)
 	d.launch()
-	victim.wait("reporting", func(f properties) bool {
-		return f.text("State") == "running" && f.text("Activity") == "idle"
+	victim.wait("reporting", func(p properties) bool {
+		return p.text("State") == "running" && p.text("Activity") == "idle"
 	})
 	d.waitProblems(t, 0)
 	victim.must("SendInput", "as before", dbusapi.InputEnter)
@@ -142,7 +142,7 @@ func TestShim_KeepsASlotForTheDaemon(t *testing.T) {
 	d.kill(syscall.SIGKILL)
 	d.launch()
 	for _, s := range []*testSession{victim, own} {
-		s.wait("reporting", func(f properties) bool { return f.text("State") == "running" && f.text("Activity") == "idle" })
+		s.wait("reporting", func(p properties) bool { return p.text("State") == "running" && p.text("Activity") == "idle" })
 	}
 	victim.must("SendInput", "two", dbusapi.InputEnter)
 	waitContent(t, got, "one\ntwo\n")

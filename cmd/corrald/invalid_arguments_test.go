@@ -173,14 +173,14 @@ func (d *corrald) snapshot(t *testing.T) map[string]any {
 	}
 	all["files"] = files
 	for _, id := range d.ids(t) {
-		f := d.session(t, id).properties()
+		p := d.session(t, id).properties()
 		for _, name := range []string{
 			"CPUUsageNSec", "MemoryCurrent", "MemoryPeak", "Activity", "IdleHint", "IdleSinceHint",
 			"LastActivityTimestamp", "TotalRuntimeUSec",
 		} {
-			delete(f, name)
+			delete(p, name)
 		}
-		all[id] = f
+		all[id] = p
 	}
 	return all
 }

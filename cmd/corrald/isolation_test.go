@@ -88,9 +88,9 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 	crashes.waitOutcome(outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"})
 	crashed := crashes.log()
 	for _, p := range others { // unchanged and still printing
-		f := p.properties()
-		assert.Equal(t, "running", f.text("State"), p.id)
-		assert.Equal(t, pids[p.id], f.number("MainPID"), p.id)
+		after := p.properties()
+		assert.Equal(t, "running", after.text("State"), p.id)
+		assert.Equal(t, pids[p.id], after.number("MainPID"), p.id)
 		p.waitOutput()
 	}
 	d.waitProblems(t, 0)

@@ -112,10 +112,10 @@ func TestMako(t *testing.T) {
 		return tmux("list-clients", "-F", "#{client_termname}") == "foot"
 	})
 	d.screenshot(t, "grim", "-")
-	asks.wait("acknowledged", func(f properties) bool { return f.isTrue("AttentionAcknowledged") })
+	asks.wait("acknowledged", func(p properties) bool { return p.isTrue("AttentionAcknowledged") })
 	testbed.Poll(t, "the notification is closed", func() bool { return len(makoShows(t)) == 1 })
 	require.NoError(t, exec.Command("makoctl", "invoke", "log").Run())
-	s.wait("acknowledged", func(f properties) bool { return f.text("Attention") == "" })
+	s.wait("acknowledged", func(p properties) bool { return p.text("Attention") == "" })
 	testbed.Poll(t, "the window of a short log stays open", func() bool {
 		unit, _, _ := strings.Cut(testbed.Systemctl(t, "list-units", "--plain", "--no-legend", "corral-window-shop-*"), " ")
 		return unit != "" && programsOf(t, unit) == "foot sh"
@@ -200,7 +200,7 @@ func TestNotification_WorksWithDbusmock(t *testing.T) {
 		require.NoError(t, err)
 	}
 	emit("ActionInvoked", "us", uint32(1), "restart")
-	s.wait("restarted", func(f properties) bool { return f.number("NRuns") == 2 && f.text("State") == "failed" })
+	s.wait("restarted", func(p properties) bool { return p.number("NRuns") == 2 && p.text("State") == "failed" })
 	s.must("Acknowledge")
 	logged("CloseNotification ")
 }

@@ -99,7 +99,7 @@ func TestNotification_IsClosedByAttaching(t *testing.T) {
 	detach := s.attach()
 	assertNextClosed(t, server, n)
 	open()
-	s.wait("asking again", func(f properties) bool { return f.text("AttentionMessage") == "2" })
+	s.wait("asking again", func(p properties) bool { return p.text("AttentionMessage") == "2" })
 	d.run(t, "after", "exit 1")
 	assert.Equal(t, "after: failed, exit 1", nextNotification(t, server).Title,
 		"no notification of the attached session")
@@ -189,7 +189,7 @@ func TestNotification_OmitsUserActions(t *testing.T) {
 func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "shop", "exit 3")
-	s.wait("failed", func(f properties) bool { return f.text("Attention") == "failed" })
+	s.wait("failed", func(p properties) bool { return p.text("Attention") == "failed" })
 	d.kill(syscall.SIGKILL)
 	d.launch()
 	server := testbed.StartNotificationServer(t)

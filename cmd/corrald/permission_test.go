@@ -100,7 +100,7 @@ func TestApprove_IsRefusedToAgents(t *testing.T) {
 		`Command=sh -c "stty raw -echo; printf '\\033]7501;state=blocked:kind=permission\\033\\\\'; head -c 1 >%h/key; exec sleep 1000"`, "ApproveKeys=y")
 	require.NoError(t, d.createAs("asking", "shop"))
 	s := &testSession{d, t, "shop"}
-	s.wait("asking", func(f properties) bool { return f.text("Activity") == "waiting" })
+	s.wait("asking", func(p properties) bool { return p.text("Activity") == "waiting" })
 	call := "gdbus call -e -d " + dbusapi.BusName + " -o " + string(dbusapi.SessionPath("shop")) + " -m " +
 		dbusapi.SessionInterface + ".Approve"
 	sly := d.run(t, "sly", call+" 2>"+d.dir+"/direct; systemd-run --user --scope -q "+call+" 2>"+d.dir+"/scope; true")

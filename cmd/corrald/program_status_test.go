@@ -68,9 +68,9 @@ func (s *terminalWriter) write(text string) {
 func (s *terminalWriter) waitStatus(activity, attention, message, source string) {
 	s.t.Helper()
 	want := []string{activity, attention, message, source}
-	s.wait(fmt.Sprintf("%q", want), func(f properties) bool {
-		return slices.Equal(want, []string{f.text("Activity"), f.text("Attention"), f.text("AttentionMessage"),
-			f.text("AttentionSource")})
+	s.wait(fmt.Sprintf("%q", want), func(p properties) bool {
+		return slices.Equal(want, []string{p.text("Activity"), p.text("Attention"), p.text("AttentionMessage"),
+			p.text("AttentionSource")})
 	})
 }
 
@@ -102,8 +102,8 @@ func TestProgramStatus_IsPublished(t *testing.T) {
 	s.write(status("state=done" + message("3 files changed")))
 	s.waitStatus("idle", "turn-ended", "3 files changed", "osc7501")
 	detach := s.attach()
-	s.wait("acknowledged", func(f properties) bool {
-		return f.text("Attention") == "turn-ended" && f.isTrue("AttentionAcknowledged")
+	s.wait("acknowledged", func(p properties) bool {
+		return p.text("Attention") == "turn-ended" && p.isTrue("AttentionAcknowledged")
 	})
 	detach()
 	s.write(status("state=error" + message("no network")))
@@ -165,8 +165,8 @@ func TestProgramStatus_HostileTextIsHarmless(t *testing.T) {
 		s.waitStatus("waiting", "question", fmt.Sprint("still there ", i), "osc7501")
 	}
 	s.write(status("state=blocked:kind=auth" + message(attack)))
-	f := s.wait("asking", func(f properties) bool { return f.text("Attention") == "auth" })
-	text := f.text("AttentionMessage")
+	p := s.wait("asking", func(p properties) bool { return p.text("Attention") == "auth" })
+	text := p.text("AttentionMessage")
 	assert.Contains(t, text, "$(touch "+pwned+")", "the text is unchanged")
 	assert.True(t, utf8.ValidString(text) && len(text) <= shimwire.MaxText &&
 		!strings.ContainsAny(text, "\x00\x1b\n\u202e"), "%q", text)
@@ -174,9 +174,9 @@ func TestProgramStatus_HostileTextIsHarmless(t *testing.T) {
 		assert.True(t, utf8.ValidString(e.Value) && !strings.Contains(e.Value, "\x00"), "%q", e)
 	}
 	s.write("\x1b]7501;state=clear\a\x1b]9;" + attack + "\a")
-	f = s.wait("in need of attention for its bell", func(f properties) bool { return f.text("Attention") == "bell" })
-	assert.True(t, utf8.ValidString(f.text("AttentionMessage")) &&
-		!strings.ContainsAny(f.text("AttentionMessage"), "\x00\x1b"), "%q", f)
+	p = s.wait("in need of attention for its bell", func(p properties) bool { return p.text("Attention") == "bell" })
+	assert.True(t, utf8.ValidString(p.text("AttentionMessage")) &&
+		!strings.ContainsAny(p.text("AttentionMessage"), "\x00\x1b"), "%q", p)
 	s.attach()()
 	assert.NoFileExists(t, pwned)
 	assert.NotContains(t, d.log.String(), "still there", "an agent's question is not logged")
@@ -196,8 +196,8 @@ func TestProgramStatus_EndsWithTheLastReport(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		was := map[string]bool{} // states that the agent had, and the one before its first report
-		f := s.properties()
-		was[f.text("Activity")+"/"+f.text("Attention")] = true
+		p := s.properties()
+		was[p.text("Activity")+"/"+p.text("Attention")] = true
 		mark := d.signals.mark()
 		var stream strings.Builder
 		last := ""
@@ -217,7 +217,7 @@ func TestProgramStatus_EndsWithTheLastReport(t *testing.T) {
 		}
 		s.waitStatus("waiting", "auth", fmt.Sprint("end of ", seed), "osc7501")
 		signals, _ := d.signals.since(mark)
-		now := map[string]string{"Activity": f.text("Activity"), "Attention": f.text("Attention")}
+		now := map[string]string{"Activity": p.text("Activity"), "Attention": p.text("Attention")}
 		for _, signal := range signals {
 			changed, _, ok := sessionChanged(signal, s.id)
 			if !ok {

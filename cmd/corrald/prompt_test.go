@@ -104,7 +104,7 @@ func TestPrompt_IsDeliveredOnceDespiteDaemonCrash(t *testing.T) {
 			s, _ := d.tryCreate(t, id, d.promptRecorder(id))
 			d.waitKilled(t)
 			d.launch()
-			state := s.wait("not starting", func(f properties) bool { return f.text("State") != "starting" }).text("State")
+			state := s.wait("not starting", func(p properties) bool { return p.text("State") != "starting" }).text("State")
 			require.Equal(t, step.state, state)
 			if state == "failed" {
 				s.must("Resume")

@@ -28,9 +28,9 @@ func TestReport_TranslatesHookPayloads(t *testing.T) {
 	s := d.run(t, "asks",
 		hook(`{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"echo $(touch pwned)"}}`)+pass+"; "+
 			hook(`{"hook_event_name":"UserPromptSubmit"}`)+hook("no JSON")+hook("")+"touch "+d.dir+"/over; exec sleep 1000")
-	f := s.waitAttention("permission", "waiting")
-	assert.Equal(t, "Bash: echo $(touch pwned)", f.text("AttentionMessage"))
-	assert.Equal(t, "report", f.text("AttentionSource"))
+	p := s.waitAttention("permission", "waiting")
+	assert.Equal(t, "Bash: echo $(touch pwned)", p.text("AttentionMessage"))
+	assert.Equal(t, "report", p.text("AttentionSource"))
 	open()
 	s.waitAttention("", "working")
 	testbed.WaitFile(t, d.dir+"/over", nil)

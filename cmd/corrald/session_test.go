@@ -83,13 +83,13 @@ func (s *testSession) must(method string, args ...any) {
 // properties are the properties of a session, by name.
 type properties map[string]dbus.Variant
 
-func (f properties) text(name string) string {
-	v, _ := f[name].Value().(string)
+func (p properties) text(name string) string {
+	v, _ := p[name].Value().(string)
 	return v
 }
 
-func (f properties) number(name string) int {
-	switch v := f[name].Value().(type) {
+func (p properties) number(name string) int {
+	switch v := p[name].Value().(type) {
 	case int32:
 		return int(v)
 	case uint32:
@@ -98,19 +98,19 @@ func (f properties) number(name string) int {
 	return -1
 }
 
-func (f properties) isTrue(name string) bool {
-	v, _ := f[name].Value().(bool)
+func (p properties) isTrue(name string) bool {
+	v, _ := p[name].Value().(bool)
 	return v
 }
 
 // properties returns the current properties.
 func (s *testSession) properties() properties {
 	s.t.Helper()
-	var f properties
+	var p properties
 	require.NoError(s.t, s.call(dbusapi.SessionPath(s.id), "org.freedesktop.DBus.Properties.GetAll",
-		[]any{dbusapi.SessionInterface}, &f),
+		[]any{dbusapi.SessionInterface}, &p),
 		"session %s", s.id)
-	return f
+	return p
 }
 
 // wait waits until accept returns true for the session's properties, and returns them. It reads
@@ -120,14 +120,14 @@ func (s *testSession) wait(what string, accept func(properties) bool) properties
 	for deadline := time.After(patience); ; {
 		mark := s.signals.mark()
 		_, more := s.signals.since(mark)
-		f := s.properties()
-		if accept(f) {
-			return f
+		p := s.properties()
+		if accept(p) {
+			return p
 		}
 		select {
 		case <-more:
 		case <-deadline:
-			s.t.Fatalf("session %s is not %s within %v: %v", s.id, what, patience, outcomeOf(f))
+			s.t.Fatalf("session %s is not %s within %v: %v", s.id, what, patience, outcomeOf(p))
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (s *testSession) wait(what string, accept func(properties) bool) properties
 // waitState waits for a state.
 func (s *testSession) waitState(state string) properties {
 	s.t.Helper()
-	return s.wait(state, func(f properties) bool { return f.text("State") == state })
+	return s.wait(state, func(p properties) bool { return p.text("State") == state })
 }
 
 // outcome is how a session reports the end of its run.
@@ -146,18 +146,18 @@ type outcome struct {
 	Lifecycle     string
 }
 
-func outcomeOf(f properties) outcome {
+func outcomeOf(p properties) outcome {
 	return outcome{
-		f.text("State"), f.text("Result"), f.number("ExecMainCode"), f.number("ExecMainStatus"),
-		f.text("Reason"), f.text("Lifecycle"),
+		p.text("State"), p.text("Result"), p.number("ExecMainCode"), p.number("ExecMainStatus"),
+		p.text("Reason"), p.text("Lifecycle"),
 	}
 }
 
 // waitOutcome waits for the expected state, and compares the whole outcome.
 func (s *testSession) waitOutcome(want outcome) {
 	s.t.Helper()
-	f := s.waitState(want.State)
-	assert.Equal(s.t, want, outcomeOf(f), "session %s", s.id)
+	p := s.waitState(want.State)
+	assert.Equal(s.t, want, outcomeOf(p), "session %s", s.id)
 }
 
 // assertOutcome compares the current outcome with the expected one.

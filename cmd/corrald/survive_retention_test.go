@@ -41,9 +41,9 @@ func TestRetention(t *testing.T) {
 	for s, state := range map[*testSession]string{
 		completed: "completed", failed: "failed", stopped: "stopped", suspended: "suspended",
 	} {
-		f := s.waitState(state)
-		announced[s.id] = f.time("ExpireTimestamp")
-		assert.Equal(t, f.time("StateChangeTimestamp").Add(keep), announced[s.id], s.id)
+		p := s.waitState(state)
+		announced[s.id] = p.time("ExpireTimestamp")
+		assert.Equal(t, p.time("StateChangeTimestamp").Add(keep), announced[s.id], s.id)
 	}
 	for _, s := range []*testSession{live, archived} {
 		assert.EqualValues(t, 0, s.properties()["ExpireTimestamp"].Value(), s.id)
@@ -89,8 +89,8 @@ func TestRetention_KeepsFailedUntilAcknowledged(t *testing.T) {
 	d := startDaemon(t, "FailedRetentionSec=1s", "UnseenRetentionSec=7d")
 	mark := d.signals.mark()
 	s := d.run(t, "shop", "exit 3")
-	f := s.waitState("failed")
-	assert.Equal(t, f.time("StateChangeTimestamp").Add(7*24*time.Hour), f.time("ExpireTimestamp"))
+	p := s.waitState("failed")
+	assert.Equal(t, p.time("StateChangeTimestamp").Add(7*24*time.Hour), p.time("ExpireTimestamp"))
 	before := time.Now()
 	s.must("Acknowledge")
 	expires := s.properties().time("ExpireTimestamp")
@@ -121,8 +121,8 @@ func TestRetention_KeepsTimerAndEnabledSessions(t *testing.T) {
 	enabled := d.create(t, "enabled", spec{"Command": []string{"true"}, "OnLogin": "start"})
 	forever := func(s *testSession) {
 		t.Helper()
-		s.wait("without an expiry", func(f properties) bool {
-			return f.text("State") == "completed" && f["ExpireTimestamp"].Value() == uint64(0)
+		s.wait("without an expiry", func(p properties) bool {
+			return p.text("State") == "completed" && p["ExpireTimestamp"].Value() == uint64(0)
 		})
 	}
 	forever(nightly)
@@ -142,7 +142,7 @@ func TestRetention_KeepsTimerAndEnabledSessions(t *testing.T) {
 }
 
 // time returns a property that is a time in microseconds.
-func (f properties) time(name string) time.Time {
-	usec, _ := f[name].Value().(uint64)
+func (p properties) time(name string) time.Time {
+	usec, _ := p[name].Value().(uint64)
 	return time.UnixMicro(int64(usec))
 }

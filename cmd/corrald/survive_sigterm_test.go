@@ -32,8 +32,8 @@ func TestSIGTERM_MarksAndSavesEverySession(t *testing.T) {
 	d.crowd(t, "idle", idle, false)
 	before := map[string]int{}
 	for n := range live {
-		f := d.session(t, fmt.Sprintf("live-%d", n)).waitState("running")
-		before[f.text("Id")] = f.number("MainPID")
+		p := d.session(t, fmt.Sprintf("live-%d", n)).waitState("running")
+		before[p.text("Id")] = p.number("MainPID")
 	}
 
 	begin := time.Now()
@@ -60,9 +60,9 @@ func TestSIGTERM_MarksAndSavesEverySession(t *testing.T) {
 	d.launch()
 	t.Logf("adopted again after %v", time.Since(begin).Round(time.Millisecond))
 	for id, pid := range before {
-		f := d.session(t, id).properties()
-		require.Equal(t, "running", f.text("State"), id)
-		require.Equal(t, pid, f.number("MainPID"), id)
+		p := d.session(t, id).properties()
+		require.Equal(t, "running", p.text("State"), id)
+		require.Equal(t, pid, p.number("MainPID"), id)
 	}
 }
 

@@ -152,10 +152,10 @@ func (w *torture) createIrregular(path string) error {
 // current run, and truncated ones.
 func (w *torture) forgeExits() (forged int) {
 	for _, v := range w.choose(2, func(v *victim) bool { return v.role == lives && v.hasStarted(w) }) {
-		f, _ := w.properties(v.id)
+		p, _ := w.properties(v.id)
 		for range 4 {
 			text := exitstatus.Status{
-				RunID: w.runOf(v), PID: f.number("MainPID"), Code: exitstatus.Exited, Value: w.random.IntN(3),
+				RunID: w.runOf(v), PID: p.number("MainPID"), Code: exitstatus.Exited, Value: w.random.IntN(3),
 				Started: time.Now().Add(-time.Hour), Exited: time.Now().Add(time.Duration(w.random.IntN(48)-24) * time.Hour),
 			}.Append(nil)
 			if w.random.IntN(2) == 0 {

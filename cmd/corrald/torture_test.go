@@ -160,14 +160,14 @@ func (w *torture) call(path dbus.ObjectPath, method string, args []any, results 
 
 // properties returns a session's properties, nil if there is no such session; answers is false if
 // the daemon does not answer.
-func (w *torture) properties(id string) (f properties, answers bool) {
-	err := w.call(dbusapi.SessionPath(id), "org.freedesktop.DBus.Properties.GetAll", []any{dbusapi.SessionInterface}, &f)
+func (w *torture) properties(id string) (p properties, answers bool) {
+	err := w.call(dbusapi.SessionPath(id), "org.freedesktop.DBus.Properties.GetAll", []any{dbusapi.SessionInterface}, &p)
 	var answer dbus.Error
 	if errors.As(err, &answer) && slices.Contains([]string{"org.freedesktop.DBus.Error.UnknownObject",
 		dbusapi.ErrorName(dbusapi.NoSuchSession)}, answer.Name) {
 		return nil, true
 	}
-	return f, err == nil
+	return p, err == nil
 }
 
 // round runs sessions while it injects faults, and then checks what is reported of each.
@@ -246,12 +246,12 @@ func (w *torture) waitReady() {
 func (w *torture) judge(v *victim) {
 	var want []string
 	reported := ""
-	var f properties
+	var p properties
 	for deadline := time.Now().Add(patience / 3); ; <-time.After(20 * time.Millisecond) {
 		var answers bool
 		want = w.acceptable(v)
-		if f, answers = w.properties(v.id); answers {
-			reported = summary(f)
+		if p, answers = w.properties(v.id); answers {
+			reported = summary(p)
 			if slices.Contains(want, reported) {
 				break
 			}
@@ -263,7 +263,7 @@ func (w *torture) judge(v *victim) {
 				w.untrue++
 			}
 			w.t.Errorf("session %s, which %s, is %q (%s), expected one of %q; %+v after %q",
-				v.id, v.role, reported, f.text("Reason"), want, *v, w.injected)
+				v.id, v.role, reported, p.text("Reason"), want, *v, w.injected)
 			break
 		}
 	}
@@ -273,18 +273,18 @@ func (w *torture) judge(v *victim) {
 	if !v.hasStarted(w) {
 		w.interrupted++
 	}
-	if f != nil {
+	if p != nil {
 		_ = w.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+".RemoveSession", []any{v.id, dbusapi.RemoveForce})
 	}
 }
 
 // summary returns a session's state, result and exit status as a text.
-func summary(f properties) string {
-	if f == nil {
+func summary(p properties) string {
+	if p == nil {
 		return "none"
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s %d/%d", f.text("State"), f.text("Result"), f.number("ExecMainCode"),
-		f.number("ExecMainStatus")))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %d/%d", p.text("State"), p.text("Result"), p.number("ExecMainCode"),
+		p.number("ExecMainStatus")))
 }
 
 // acceptable returns the acceptable summaries of a session, by what its agent has recorded and by

@@ -103,8 +103,8 @@ func (w *torture) create(v *victim) {
 		err := w.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+".CreateSession",
 			[]any{"command", sp.variants()}, &id, &path)
 		var answer dbus.Error
-		if f, answers := w.properties(v.id); err == nil && answers { // a daemon that is exiting replies too
-			v.seen = v.seen || f.text("State") != "starting" && f.number("MainPID") > 0
+		if p, answers := w.properties(v.id); err == nil && answers { // a daemon that is exiting replies too
+			v.seen = v.seen || p.text("State") != "starting" && p.number("MainPID") > 0
 		}
 		if err == nil || errors.As(err, &answer) &&
 			(answer.Name == dbusapi.ErrorName(dbusapi.SessionExists) || answer.Name == dbusapi.ErrorName(dbusapi.StartFailed)) {
@@ -156,7 +156,7 @@ func (w *torture) resume(v *victim, killed []int) {
 		if w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".Resume", nil) == nil {
 			return
 		}
-		if f, answers := w.properties(v.id); answers && f.text("State") == "running" {
+		if p, answers := w.properties(v.id); answers && p.text("State") == "running" {
 			// The killed servers may still exist, and the daemon may not know yet.
 			if slices.ContainsFunc(matching(w.isTmux(v)), func(pid int) bool { return !slices.Contains(killed, pid) }) {
 				return

@@ -59,10 +59,10 @@ func TestWorktree(t *testing.T) {
 	root := d.dir + "/.local/share/corral/worktrees"
 	t.Run("the session runs in the same directory of the worktree", func(t *testing.T) {
 		s := d.create(t, "shop", d.worktree("", "/sub"))
-		f := s.waitState("running")
-		assert.Equal(t, "corral/shop", f.text("Worktree"))
-		assert.Equal(t, root+"/shop/sub", f.text("WorkingDirectory"))
-		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", f.number("MainPID")))
+		p := s.waitState("running")
+		assert.Equal(t, "corral/shop", p.text("Worktree"))
+		assert.Equal(t, root+"/shop/sub", p.text("WorkingDirectory"))
+		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.number("MainPID")))
 		require.NoError(t, err)
 		assert.Equal(t, root+"/shop/sub", cwd)
 		var rows []dbusapi.SessionRowEx
@@ -96,9 +96,9 @@ func TestWorktree(t *testing.T) {
 		s.must("Remove", dbusapi.RemoveForce)
 		assert.FileExists(t, root+"/left/sub/a")
 		again := d.create(t, "left", d.worktree("", ""))
-		f := again.properties()
-		assert.Equal(t, root+"/left-2", f.text("WorkingDirectory"))
-		assert.Equal(t, "corral/left-2", f.text("Worktree"))
+		p := again.properties()
+		assert.Equal(t, root+"/left-2", p.text("WorkingDirectory"))
+		assert.Equal(t, "corral/left-2", p.text("Worktree"))
 		again.must("Remove", removeWorktree|dbusapi.RemoveForce)
 		assert.FileExists(t, root+"/left/sub/a")
 	})

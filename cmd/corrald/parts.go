@@ -274,11 +274,11 @@ func (d *parts) reload() error {
 	if err != nil {
 		return err
 	}
+	if err := d.executor.Tmux.SetDetachKey(conf.DetachKey); err != nil {
+		return err // nothing of the new configuration applies yet
+	}
 	d.notify.Configure(notify.Settings{Config: conf, Agents: agents, Home: d.home})
 	d.executor.ForgetLoginShell()
 	d.tmuxProblems.resolveAll()
-	if err := d.executor.Tmux.SetDetachKey(conf.DetachKey); err != nil {
-		return err
-	}
 	return d.sup.Reload(conf, agents)
 }

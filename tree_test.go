@@ -25,36 +25,16 @@ import (
 const module = "github.com/corrald/corral/"
 
 // leaves know nothing about sessions. Every package may import them, including each other.
+// docs/ARCHITECTURE.md describes them.
 var leaves = []string{
-	"internal/atomicfile",   // files that are replaced whole
-	"internal/bus",          // a connection to a message bus
-	"internal/clock",        // the clocks that nobody can set
-	"internal/config",       // corral.conf and agent definitions
-	"internal/deadline",     // timers that wake nobody once they were cancelled
-	"internal/desktop",      // a terminal window on the user's desktop
-	"internal/environment",  // which variables an agent gets, and their origin
-	"internal/exitstatus",   // the record of an exit
-	"internal/failpoint",    // steps at which a test can end the daemon
-	"internal/fdpoll",       // many descriptors waited for by one goroutine
-	"internal/inotify",      // files and folders watched for just what is asked
-	"internal/journal",      // structured records for journald
-	"internal/keys",         // tmux's names of keys, and what a terminal sends for them
-	"internal/termsizes",    // how large a terminal was at each place of its log
-	"internal/logind",       // time before the machine is shut down, lingering
-	"internal/loginshell",   // what the user's login shell sets
-	"internal/mounts",       // changes of the mount table
-	"internal/outcome",      // how a run ended, in a few words
-	"internal/plaintext",    // which characters must not reach a terminal
-	"internal/proc",         // readers of /proc and of control groups
-	"internal/program",      // the file that a command's name stands for
-	"internal/safefile",     // files opened where another process may have put something else
-	"internal/shimwire",     // the messages between daemon and shim
-	"internal/sshagent",     // a stable name for the user's ssh-agent
-	"internal/transient",    // programs as transient services
-	"internal/unitproperty", // unit properties as people write them
-	"internal/walltimer",    // an alarm by the wall clock
-	"internal/version",      // which Corral this is
-	"internal/worktree",     // git worktrees
+	"internal/atomicfile", "internal/bus", "internal/clock", "internal/config",
+	"internal/deadline", "internal/desktop", "internal/environment", "internal/exitstatus",
+	"internal/failpoint", "internal/fdpoll", "internal/inotify", "internal/journal",
+	"internal/keys", "internal/logind", "internal/loginshell", "internal/mounts",
+	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program",
+	"internal/safefile", "internal/shimwire", "internal/sshagent", "internal/termsizes",
+	"internal/transient", "internal/unitproperty", "internal/version", "internal/walltimer",
+	"internal/worktree",
 }
 
 // plan lists, for each folder with Go code, the folders of this module that it may import. Imports

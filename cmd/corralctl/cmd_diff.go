@@ -149,16 +149,14 @@ func diffTitle(s client.Session, diff *worktree.Diff) string {
 // startDiffPager starts the pager that git would use: GIT_PAGER, or the one in the user's git
 // configuration. CORRAL_PAGER takes precedence.
 func (c *ctl) startDiffPager(configured string) {
-	c.startPager()
-	if c.pager == nil {
-		return
-	}
 	if own := os.Getenv("GIT_PAGER"); own != "" {
 		configured = own
 	}
 	if _, chosen := os.LookupEnv("CORRAL_PAGER"); !chosen && configured != "" && isRunnable(configured) {
-		c.pager.program, c.pager.height = configured, 0 // run it for short output too: it may do more than page
+		c.startPagerFor(0, configured) // for short output too: it may do more than page
+		return
 	}
+	c.startPager()
 }
 
 // diffWriter prints a title before a diff. On a terminal it colours the diff as git does, and

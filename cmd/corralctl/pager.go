@@ -20,16 +20,19 @@ type pager struct {
 	in       io.WriteCloser
 }
 
-// startPager sends stdout through a pager, if it is a terminal and there is a pager.
+// startPager sends stdout through the user's pager, if stdout is a terminal and there is a pager.
 func (c *ctl) startPager() {
-	if c.outTTY == nil || c.noPager || c.pager != nil {
+	if c.outTTY != nil {
+		c.startPagerFor(c.outTTY.height-1, chosenPager())
+	}
+}
+
+// startPagerFor sends output of more lines than these through a pager, if stdout is a terminal.
+func (c *ctl) startPagerFor(lines int, program string) {
+	if c.outTTY == nil || c.noPager || c.pager != nil || program == "" || program == "cat" {
 		return
 	}
-	program := chosenPager()
-	if program == "" || program == "cat" {
-		return
-	}
-	c.pager = &pager{terminal: os.Stdout, program: program, height: c.outTTY.height - 1}
+	c.pager = &pager{terminal: os.Stdout, program: program, height: lines}
 	c.out = bufio.NewWriterSize(c.pager, 4<<10)
 }
 

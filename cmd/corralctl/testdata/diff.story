@@ -77,7 +77,7 @@ $ TERM=xterm script -qec 'corralctl --no-pager diff --stat shop' /dev/null | hea
 ^[[0;2mChanges of shop since …, the last commit^[[0m
 
  file | 1 ^[[32m+^[[m
-$ script -qec 'env -u NO_COLOR TERM=xterm GIT_PAGER="sed s/hidden/paged/" corralctl diff shop' /dev/null | tail -1 | tr -d '\r' | cat -v
+$ script -qec 'env -u NO_COLOR TERM=xterm PAGER=cat GIT_PAGER="sed s/hidden/paged/" corralctl diff shop' /dev/null | tail -1 | tr -d '\r' | cat -v
 ^[[32m+\x1b[8mpaged^[[0m
 $ git config core.pager 'touch ~/paged; cat'; git config pager.diff 'touch ~/paged; cat'; script -qec 'TERM=xterm corralctl diff shop' /dev/null >/dev/null; ls ~/paged
 ls: cannot access '~/paged': No such file or directory

@@ -15,6 +15,7 @@ has() {
     go) go_is_new_enough ;;
     git | tmux | npm | vim | curl | jq | sway | foot | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man | polybar | waybar | grim | rofi | xterm | i3 | i3status) have "$1" ;;
     imagemagick) have import && have convert ;;
+    openssh) have ssh-agent && have ssh-add && have ssh-keygen ;;
     makepkg) have makepkg && have strip ;; # it refuses to run without strip
     nix) have nix && have nix-instantiate ;;
     indicator) /usr/bin/python3 -c 'import gi; gi.require_version("AyatanaAppIndicator3", "0.1")' 2>/dev/null ;;
@@ -68,6 +69,8 @@ packages() {
     gdbus:*) echo glib2 ;;
     xvfb:dnf) echo xorg-x11-server-Xvfb ;;
     xvfb:pacman) echo xorg-server-xvfb ;;
+    openssh:apt-get) echo openssh-client ;;
+    openssh:dnf) echo openssh-clients ;;
     python3:pacman) echo python ;;
     gio-python:apt-get) echo python3-gi gir1.2-glib-2.0 ;;
     gio-python:dnf) echo python3-gobject-base ;;

@@ -1,7 +1,7 @@
 # On a terminal, wait shows what it waits for and how it ended; a script reads the exit code.
 
 $ cat >~/tty.sh <<'END'
-> tty() { script -qec "$*" /dev/null </dev/null | tr '\r' '\n' | sed -e 's/\x1b\[K//g' -e '/^$/d'; }
+> tty() { TERM=xterm script -qec "$*" /dev/null </dev/null | tr '\r' '\n' | sed -e 's/\x1b\[K//g' -e '/^$/d'; }
 > END
 
 $ . ~/tty.sh; tty "corralctl run --wait --id build -- sh -c 'exit 9'; echo \$?"

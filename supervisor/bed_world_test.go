@@ -30,6 +30,7 @@ type world struct {
 	dead      bool // what Alive says
 	scopes    []Scope
 	scopesErr error
+	tooLate   []string // what Abandon says
 	pulledIn  []string // what PulledIn says
 	pulledErr error
 	clearing  time.Duration                                               // that Clear takes
@@ -206,8 +207,16 @@ func (w *world) Alive(session.Process) (int, bool) {
 	return fd, err == nil
 }
 
-func (w *world) TmuxServer(Target) (session.Process, bool)  { return session.Process{}, false }
-func (w *world) Scopes(context.Context) ([]Scope, error)    { return w.scopes, w.scopesErr }
+func (w *world) TmuxServer(Target) (session.Process, bool) { return session.Process{}, false }
+func (w *world) Scopes(context.Context) ([]Scope, error)   { return w.scopes, w.scopesErr }
+
+func (w *world) Abandon(_ context.Context, units []string) ([]string, error) {
+	if len(units) > 0 {
+		w.tell("abandon %s", strings.Join(units, ", "))
+	}
+	return w.tooLate, nil
+}
+
 func (w *world) PulledIn(context.Context) ([]string, error) { return w.pulledIn, w.pulledErr }
 func (w *world) Watch(context.Context, []string) error      { return nil }
 func (w *world) Forget(context.Context, string) error       { return nil }

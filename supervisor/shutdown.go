@@ -79,8 +79,8 @@ func (s *Supervisor) stay(wait func() bool) {
 	}
 }
 
-// findStopped lists the scopes, and sees to it that those that systemd stops are ended politely. What has ended by such a stop before systemd could report it is
-// recorded as stopped.
+// findStopped lists the scopes, and sees to it that those that systemd stops are ended politely; all others are abandoned to systemd, which cannot know yet
+// that this daemon exits. What has ended by such a stop before systemd could report it is recorded as stopped.
 func (s *Supervisor) findStopped() {
 	if !s.anyLive() {
 		return
@@ -92,17 +92,29 @@ func (s *Supervisor) findStopped() {
 		s.Log.Warn("cannot list the scopes that are stopped together with corrald", "err", err)
 		return
 	}
-	active := map[*entry]bool{}
+	active, running := map[*entry]bool{}, []string{}
 	for _, sc := range scopes {
 		e := s.byUnit(sc.Name)
 		if e == nil || !isOf(e.rec.Run, sc.InvocationID) {
 			continue
 		}
 		active[e] = sc.Active && !sc.Stopping
-		if sc.Stopping {
+		switch {
+		case sc.Stopping:
 			e.run.systemdStops = true
 			s.askFoundStopping(e)
+		case sc.Active:
+			running = append(running, sc.Name)
 		}
+	}
+	stopping, err := s.World.Abandon(ctx, running)
+	if err != nil {
+		s.Log.Warn("cannot leave the scopes to systemd", "err", err)
+	}
+	for _, name := range stopping {
+		e := s.byUnit(name)
+		e.run.systemdStops = true
+		s.askFoundStopping(e)
 	}
 	for _, e := range s.sorted() {
 		if r := e.rec.Run; r.Live() && !active[e] {

@@ -98,6 +98,9 @@ type World interface {
 	Alive(p session.Process) (pidfd int, alive bool)
 	// Scopes lists the scopes of ours that systemd knows.
 	Scopes(ctx context.Context) ([]Scope, error)
+	// Abandon leaves these scopes to systemd: if they are stopped from now on, systemd sends SIGTERM itself, instead of leaving that to the daemon. It
+	// returns the names of those that systemd has begun to stop before.
+	Abandon(ctx context.Context, units []string) (stopping []string, err error)
 	// PulledIn returns the ids of the sessions whose unit, corral@ID.service, a timer or another unit starts.
 	PulledIn(ctx context.Context) ([]string, error)
 	// Watch has systemd tell of scopes that were there already. Forget ends that.

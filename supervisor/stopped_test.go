@@ -55,7 +55,7 @@ func TestShutDown_EndsWhatSystemdStopsAtTheSameTime(t *testing.T) {
 	leaving(t, func(b *bed, leave func(), ended func() bool) {
 		b.world.scopes = listed(true)
 		leave()
-		assert.Equal(t, []string{"0s ends in 15s"}, b.heard())
+		assert.Equal(t, []string{"0s abandon app-corral-command-site.scope", "0s ends in 15s"}, b.heard())
 		<-time.After(signalTime)
 		told := b.heard()
 		assert.Contains(t, told, "0.25s ask agent shop", "systemd has left that to us: tmux lives")
@@ -69,6 +69,21 @@ func TestShutDown_EndsWhatSystemdStopsAtTheSameTime(t *testing.T) {
 		v := rec.View()
 		assert.Equal(t, session.View{State: session.Stopped, Result: "success", Reason: scopeStopped, Since: v.Since}, v)
 		assert.Equal(t, 7, rec.Run.Exit.Value)
+	})
+}
+
+// TestShutDown_EndsWhatSystemdBeginsToStopMeanwhile: after the scopes were listed, and before they were abandoned.
+func TestShutDown_EndsWhatSystemdBeginsToStopMeanwhile(t *testing.T) {
+	leaving(t, func(b *bed, leave func(), ended func() bool) {
+		b.world.scopes, b.world.tooLate = listed(false), []string{UnitName("command", "shop")}
+		leave()
+		assert.Equal(t, []string{"0s abandon app-corral-command-shop.scope, app-corral-command-site.scope", "0s ends in 15s"}, b.heard())
+		<-time.After(signalTime)
+		assert.Contains(t, b.heard(), "0.25s ask agent shop")
+		b.exit("shop", 7)
+		b.empty("shop")
+		assert.True(t, ended())
+		assert.Equal(t, session.Stopped, b.records.last("shop").View().State)
 	})
 }
 

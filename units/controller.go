@@ -4,35 +4,94 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
+
+// Abandon leaves the named scopes to systemd: if they are stopped from now on, systemd sends
+// SIGTERM itself, instead of leaving that to this Manager by StopRequested. It returns the names of
+// the scopes that systemd has begun to stop before; for these nothing changes. It is not an error
+// if a scope does not exist.
+//
+// Abandon is for a daemon that is about to exit. That its connection has left the bus reaches
+// systemd later than the daemon's exit, or not at all if the bus has ended too. If systemd stops a
+// scope before, it asks the missing connection, and kills everything after TimeoutStopSec= without
+// a SIGTERM.
+func (m *Manager) Abandon(ctx context.Context, names []string) (stopping []string, err error) {
+	_, stopping, err = m.abandon(ctx, names, func(own bool) bool { return own })
+	return stopping, err
+}
 
 // AbandonLost makes systemd forget the controllers of active scopes whose connections no longer
 // exist, and returns the names of these scopes. A systemd that is reexecuted while there is no bus
-// keeps the Controller= of each scope and does not notice when that connection leaves the bus. To
-// stop such a scope, it asks the missing connection, and kills everything after TimeoutStopSec=
-// without a SIGTERM. If a scope has no controller, systemd sends SIGTERM itself.
+// keeps the Controller= of each scope and does not notice when that connection leaves the bus.
 //
 // AbandonLost is for a daemon that has just started: the only possible controllers are the daemon
 // itself and daemons that no longer run.
-func (m *Manager) AbandonLost(ctx context.Context, pattern string) (names []string, err error) {
+func (m *Manager) AbandonLost(ctx context.Context, pattern string) (abandoned []string, err error) {
 	rows, err := m.listOnce(ctx, pattern)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list %q: %w", pattern, err)
 	}
-	var failed []error
+	var names []string
 	for _, row := range rows {
-		if row.Active != "active" {
-			continue
-		}
-		v, err := m.get(ctx, row.Name, scopeIface, "Controller")
-		if controller, _ := v.Value().(string); err == nil && controller != "" && controller != m.conn.Names()[0] {
-			if err = m.call(ctx, unitPath(row.Name), scopeIface+".Abandon").Err; err == nil {
-				names = append(names, row.Name)
-			}
-		}
-		if err != nil && !isGone(err) {
-			failed = append(failed, fmt.Errorf("cannot check the controller of %q: %w", row.Name, err))
+		if row.Active == "active" {
+			names = append(names, row.Name)
 		}
 	}
-	return names, errors.Join(failed...)
+	abandoned, _, err = m.abandon(ctx, names, func(own bool) bool { return !own })
+	return abandoned, err
+}
+
+// abandon calls abandonScope for each of the scopes, several at a time. It returns the names of
+// those that were abandoned, and of those for which it was too late.
+func (m *Manager) abandon(
+	ctx context.Context, names []string, wanted func(own bool) bool,
+) (abandoned, stopping []string, err error) {
+	type result struct {
+		done, tooLate bool
+		err           error
+	}
+	results := make([]result, len(names))
+	slots := make(chan struct{}, maxCalls)
+	var calls sync.WaitGroup
+	for i, name := range names {
+		slots <- struct{}{}
+		calls.Go(func() {
+			r := &results[i]
+			r.done, r.tooLate, r.err = m.abandonScope(ctx, name, wanted)
+			<-slots
+		})
+	}
+	calls.Wait()
+	var failed []error
+	for i, r := range results {
+		switch {
+		case r.err != nil && !isGone(r.err):
+			failed = append(failed, fmt.Errorf("cannot abandon %q: %w", names[i], r.err))
+		case r.done:
+			abandoned = append(abandoned, names[i])
+		case r.tooLate:
+			stopping = append(stopping, names[i])
+		}
+	}
+	return abandoned, stopping, errors.Join(failed...)
+}
+
+// abandonScope makes systemd forget the scope's controller, if there is one and wanted returns true
+// for it; own is whether it is this Manager. It is too late once systemd has begun to stop the
+// scope.
+func (m *Manager) abandonScope(
+	ctx context.Context, name string, wanted func(own bool) bool,
+) (done, tooLate bool, err error) {
+	v, err := m.get(ctx, name, scopeIface, "Controller")
+	controller, _ := v.Value().(string)
+	if err != nil || controller == "" || !wanted(controller == m.conn.Names()[0]) {
+		return false, false, err
+	}
+	err = m.call(ctx, unitPath(name), scopeIface+".Abandon").Err
+	if !hasName(err, "org.freedesktop.systemd1.ScopeNotRunning") {
+		return err == nil, false, err
+	}
+	tooLate, err = m.IsActive(ctx, name) // if not, it has ended
+	return false, tooLate, err
 }

@@ -122,6 +122,9 @@ func hasStartJob(rows []unitRow) bool {
 	return slices.ContainsFunc(rows, func(row unitRow) bool { return row.JobType == "start" })
 }
 
+// maxCalls is the number of calls to systemd that are made at a time.
+const maxCalls = 32
+
 // describeAll completes the units. The control group of an active scope is usually next to that of
 // the first active one. If it is, the kernel and systemd's own files contain everything about the
 // scope, at a fiftieth of the cost of a call to systemd. The other scopes are read from systemd,
@@ -134,7 +137,6 @@ func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 		}
 		slice = path.Dir(units[i].ControlGroup)
 	}
-	const maxCalls = 32
 	results := make(chan error, len(units))
 	slots := make(chan struct{}, maxCalls)
 	calls := 0

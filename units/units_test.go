@@ -437,6 +437,39 @@ func TestUnitPath(t *testing.T) {
 	}
 }
 
+// TestAbandon_LeavesTheStopToSystemd: a scope that is stopped before is left to this Manager, which
+// Abandon reports; one that is stopped afterwards gets its SIGTERM from systemd, even though this
+// Manager's connection is still on the bus.
+func TestAbandon_LeavesTheStopToSystemd(t *testing.T) {
+	m, other := connect(t), connect(t)
+	const running, stopping, foreign = "app-corral-running.scope", "app-corral-stopping.scope", "app-corral-foreign.scope"
+	start(t, m, running)
+	pid, _ := start(t, m, stopping)
+	start(t, other, foreign)
+	stop := exec.CommandContext(t.Context(), "systemctl", "--user", "stop", stopping)
+	require.NoError(t, stop.Start())
+	assert.Equal(t, StopRequested{Name: stopping}, next(t, m))
+
+	names := []string{running, stopping, foreign, "app-corral-absent.scope"}
+	found, err := m.Abandon(t.Context(), names)
+	require.NoError(t, err)
+	assert.Equal(t, []string{stopping}, found)
+	controller, err := m.get(t.Context(), foreign, scopeIface, "Controller")
+	require.NoError(t, err)
+	assert.Equal(t, other.conn.Names()[0], controller.Value())
+
+	testbed.Systemctl(t, "stop", running)
+	e := next(t, m)
+	for ; e != (Ended{Name: running, Result: "success"}); e = next(t, m) {
+		assert.NotEqual(t, StopRequested{Name: running}, e)
+	}
+	kill(t, pid)
+	require.NoError(t, stop.Wait())
+	found, err = m.Abandon(t.Context(), names)
+	require.NoError(t, err)
+	assert.Empty(t, found)
+}
+
 // TestAbandonLost_AfterReexecWithoutBus: systemd then keeps a controller that no longer exists, and
 // would kill the scope's processes without a SIGTERM.
 func TestAbandonLost_AfterReexecWithoutBus(t *testing.T) {
@@ -486,6 +519,9 @@ func TestBusLoss_LeavesThePrivateSocket(t *testing.T) {
 	require.NoError(t, err, "systemd can be called without a bus")
 	require.Len(t, list, 1)
 	assert.Equal(t, "active", list[0].Active)
+	_, err = m.Abandon(ctx, []string{"app-corral-lost.scope"})
+	require.NoError(t, err)
+	assert.Equal(t, "abandoned", testbed.Systemctl(t, "show", "--value", "--property=SubState", "app-corral-lost.scope"))
 	state, err := m.State(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, "running", state)

@@ -36,6 +36,19 @@ func TestStop_OfAScopeAndTheDaemonAtOnce(t *testing.T) {
 	assert.Equal(t, pid, runs.properties().number("MainPID"))
 }
 
+// TestShutDown_LeavesScopesToSystemd: what is stopped after the daemon's exit gets its SIGTERM from
+// systemd, even if that has not noticed yet that the scope's controller has left the bus.
+func TestShutDown_LeavesScopesToSystemd(t *testing.T) {
+	d := startDaemon(t)
+	s := d.politeSession(t, "asked")
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	assert.Equal(t, "abandoned", testbed.Systemctl(t, "show", "--value", "--property=SubState", s.unit()))
+	testbed.Systemctl(t, "stop", s.unit())
+	assert.Equal(t, "TERM\n", s.awaitFile("asked"))
+	d.launch()
+	s.assertOutcome(outcome{"stopped", "success", 1, 0, byScope, "active"})
+}
+
 // TestStop_IgnoredSIGTERMWhileTheDaemonIsAway stops the scope of an agent that ignores SIGTERM:
 // systemd kills it together with its shim. The stop is recognised by the scope, which has failed
 // with the Result timeout.

@@ -43,6 +43,8 @@ func (fakeExecutor) Start(_ context.Context, p supervisor.Plan, post func(sessio
 	return nil
 }
 
+func (fakeExecutor) Abandon(context.Context, []string) ([]string, error) { return nil, nil }
+
 func (fakeExecutor) PulledIn(context.Context) ([]string, error) { return nil, nil }
 
 func (fakeExecutor) Usage(string) map[string]uint64 {

@@ -173,6 +173,11 @@ func (g *Ground) Alive(p session.Process) (int, bool) {
 	return fd, true
 }
 
+// Abandon implements supervisor.World.
+func (g *Ground) Abandon(ctx context.Context, units []string) ([]string, error) {
+	return g.Units.Abandon(ctx, units)
+}
+
 // Scopes lists the scopes of ours that systemd knows.
 func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 	all, err := g.Units.List(ctx, "app-corral-*.scope")

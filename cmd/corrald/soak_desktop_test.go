@@ -40,9 +40,12 @@ var desktopFaults = map[string]func(*testDesktop, bool){
 	"a server continues":   func(d *testDesktop, _ bool) { d.setHanging(false) },
 	"the display goes":     func(d *testDesktop, _ bool) { d.killDisplay() },
 	"the display comes":    func(d *testDesktop, _ bool) { d.startDisplay() },
-	"somebody closes all":  func(d *testDesktop, _ bool) { d.closeAll() },
+	personCloses:           func(d *testDesktop, _ bool) { d.closeAll() },
 	"a server is replaced": func(d *testDesktop, random bool) { d.stopServer(random); d.startServer(!random) },
 }
+
+// personCloses is the fault that acknowledges the sessions whose notifications it closes.
+const personCloses = "a person closes all"
 
 // writeConfiguration writes dunst's configuration, which makes dunst record each notification that
 // it shows.

@@ -49,7 +49,9 @@ func startDaemon(t *testing.T, conf ...string) *corrald {
 func startProgram(t *testing.T, program string, conf ...string) *corrald {
 	t.Helper()
 	dir := testbed.Dir(t)
-	d := &corrald{t: t, dir: dir, program: program, log: &logBuffer{}, bus: testbed.Bus(t), signals: newSignalLog()}
+	signals := newSignalLog()
+	d := &corrald{t: t, dir: dir, program: program, log: &logBuffer{}, signals: signals,
+		bus: testbed.Bus(t, dbus.WithSignalHandler(signals))}
 	d.env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"),
 		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
 		"CORRAL_SHIM="+testbed.Programs(t).Shim, "GORACE=atexit_sleep_ms=0")
@@ -72,12 +74,9 @@ func (d *corrald) write(name, content string) {
 // that owner.
 func (d *corrald) listen() {
 	d.t.Helper()
-	signals := make(chan *dbus.Signal, 1024)
-	d.bus.Signal(signals)
 	require.NoError(d.t, d.bus.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
 	require.NoError(d.t, d.bus.AddMatchSignal(dbus.WithMatchMember("NameOwnerChanged"),
 		dbus.WithMatchArg(0, dbusapi.BusName)))
-	go d.signals.collect(signals)
 }
 
 // launch starts the process and waits until it owns its bus name.

@@ -12,7 +12,8 @@ import (
 
 const propertiesChanged = "org.freedesktop.DBus.Properties.PropertiesChanged"
 
-// signalLog records all signals received, in order.
+// signalLog records all signals received, in order. It is the dbus.SignalHandler of a connection:
+// when a call returns, the signals received before its reply have been recorded.
 type signalLog struct {
 	mu   sync.Mutex
 	all  []*dbus.Signal
@@ -21,14 +22,13 @@ type signalLog struct {
 
 func newSignalLog() *signalLog { return &signalLog{more: make(chan struct{})} }
 
-func (l *signalLog) collect(signals <-chan *dbus.Signal) {
-	for s := range signals {
-		l.mu.Lock()
-		l.all = append(l.all, s)
-		close(l.more)
-		l.more = make(chan struct{})
-		l.mu.Unlock()
-	}
+// DeliverSignal implements dbus.SignalHandler.
+func (l *signalLog) DeliverSignal(_, _ string, s *dbus.Signal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, s)
+	close(l.more)
+	l.more = make(chan struct{})
 }
 
 // mark returns the position after all signals received so far.

@@ -53,12 +53,12 @@ func Systemctl(t testing.TB, args ...string) string {
 }
 
 // Bus returns a new connection to the private bus, closed after the test. It delivers signals in
-// order.
-func Bus(t testing.TB) *dbus.Conn {
+// order, unless the options name another handler.
+func Bus(t testing.TB, options ...dbus.ConnOption) *dbus.Conn {
 	t.Helper()
 	current(t)
 	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"),
-		dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+		append([]dbus.ConnOption{dbus.WithSignalHandler(dbus.NewSequentialSignalHandler())}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 func (d *corrald) politeSession(t *testing.T, id string) *testSession {
 	t.Helper()
 	s := d.create(t, id, spec{"Command": []string{"bash", "-c", `
-		for s in TERM HUP USR1; do trap "echo $s >'$0.new'; mv '$0.new' '$0'; [ $s = USR1 ] || exit 0" $s; done
+		for s in TERM HUP USR1; do trap "echo $s >'$0'; [ $s = USR1 ] || exit 0" $s; done
 		echo up >"$0.up"; while :; do sleep 1000 & wait; done`, d.dir + "/" + id}})
 	s.awaitFile(id + ".up")
 	return s

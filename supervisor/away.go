@@ -62,22 +62,6 @@ func (s *Supervisor) stopTold(e *entry) (asked session.EndAsked, ok bool) {
 	}, true
 }
 
-// endedWhileLeaving finds out whether an agent whose exit was recorded while this daemon ends was stopped with its scope: what systemd reports of that may come too
-// late. On a machine that has much to do, the shim may have recorded the exit before it noticed its own SIGTERM; but an agent that ends by itself leaves its tmux
-// server behind, unless it had lost that before.
-func (s *Supervisor) endedWhileLeaving(e *entry) {
-	r := e.rec.Run
-	asked, ok := s.stopTold(e)
-	if !ok && !r.Left.IsZero() && r.Intent == session.NoIntent && r.Tmux == session.Alive && !s.isAlive(r.TmuxProc) {
-		asked, ok = session.EndAsked{
-			Run: r.ID, Intent: session.Stop, Why: scopeStopped, Told: true, At: r.Exit.Exited, Monotonic: r.Exit.ExitedMonotonic,
-		}, true
-	}
-	if ok {
-		s.apply(e, asked)
-	}
-}
-
 // isAlive tells whether exactly this process lives.
 func (s *Supervisor) isAlive(p session.Process) bool {
 	pidfd, alive := s.World.Alive(p)

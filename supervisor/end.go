@@ -476,8 +476,8 @@ func (s *Supervisor) readExit(e *entry) (found bool) {
 		if err == nil && status.RunID == r.ID && s.mayBelieve(e, status, path) {
 			s.apply(e, session.AgentExited{Status: within(status, r, time.Now(), s.Monotonic())})
 			s.problemOver(e, path)
-			if s.stopping {
-				s.endedWhileLeaving(e)
+			if asked, ok := s.stopTold(e); ok && s.stopping { // systemd may report the stop too late
+				s.apply(e, asked)
 			}
 			e.stray = dir != state
 			s.takeHint(e)

@@ -169,19 +169,15 @@ func TestShutDown_AnExitOfAStopThatSystemdHasNotReported(t *testing.T) {
 	}
 }
 
-// TestShutDown_AnExitThatIsReadAtTheVeryEnd, with no word of a SIGTERM: whether the agent has ended by itself is seen by its tmux server.
-func TestShutDown_AnExitThatIsReadAtTheVeryEnd(t *testing.T) {
-	for name, row := range map[string]struct {
-		tmuxDead bool
-		state    session.State
-	}{
-		"tmux is there": {false, session.Completed},
-		"tmux is gone":  {true, session.Stopped},
-	} {
+// TestShutdown_LateExitWithoutSIGTERMIsNoStop: an exit is read at the very end, and the shim has
+// recorded no SIGTERM. The agent has exited by itself, even if its tmux server has exited, too: the
+// agent or a person may have ended that.
+func TestShutdown_LateExitWithoutSIGTERMIsNoStop(t *testing.T) {
+	for name, tmuxDead := range map[string]bool{"tmux runs": false, "tmux has exited": true} {
 		t.Run(name, func(t *testing.T) {
 			leaving(t, func(b *bed, leave func(), _ func() bool) {
 				b.exitUnseen("shop", 0)
-				b.world.dead, b.world.scopes = row.tmuxDead, listed(false)
+				b.world.dead, b.world.scopes = tmuxDead, listed(false)
 				require.NoError(t, b.sup.do(func() {
 					e := b.sup.sessions["shop"]
 					b.sup.stopping = true
@@ -190,7 +186,7 @@ func TestShutDown_AnExitThatIsReadAtTheVeryEnd(t *testing.T) {
 					b.sup.apply(e, session.ScopeEnded{Run: e.rec.Run.ID, At: time.Now()})
 				}))
 				b.heard()
-				assert.Equal(t, row.state, b.records.last("shop").View().State)
+				assert.Equal(t, session.Completed, b.records.last("shop").View().State)
 				leave()
 			})
 		})

@@ -19,9 +19,6 @@ const (
 	maxCodeWidth    = 120
 )
 
-// unconverted lists the folders whose language is not checked yet, each with everything below it.
-var unconverted = []string{"supervisor"}
-
 // replacedWords are rejected in comments. They are everyday words that stood for several technical
 // terms each; HACKING.md has the glossary.
 var replacedWords = []struct {
@@ -66,7 +63,7 @@ var notSubjects = strings.Fields(`A An The What Who Whom Whose Where When Which 
 func word(pattern string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(` + pattern + `)\b`) }
 
 func TestComments_UseTheWordsOfTheGlossary(t *testing.T) {
-	for _, f := range converted(t) {
+	for _, f := range tree(t) {
 		for _, group := range f.ast.Comments {
 			text := ownText(group)
 			for _, r := range replacedWords {
@@ -94,7 +91,7 @@ func ownText(group *ast.CommentGroup) string {
 var quotation = regexp.MustCompile("\"[^\"]*\"|`[^`]*`|“[^”]*”")
 
 func TestIdentifiers_UseTheWordsOfTheGlossary(t *testing.T) {
-	for _, f := range converted(t) {
+	for _, f := range tree(t) {
 		for _, name := range f.declared() {
 			for _, w := range wordsOf(name.Name) {
 				assert.NotContains(t, replacedNames, w, "%s: the identifier %s", f.set.Position(name.Pos()), name.Name)
@@ -106,7 +103,7 @@ func TestIdentifiers_UseTheWordsOfTheGlossary(t *testing.T) {
 var testFunction = regexp.MustCompile(`^(Test|Fuzz|Benchmark)([A-Z0-9].*)`)
 
 func TestTests_AreNamedAfterTheirSubject(t *testing.T) {
-	for _, f := range converted(t) {
+	for _, f := range tree(t) {
 		for _, declaration := range f.ast.Decls {
 			function, ok := declaration.(*ast.FuncDecl)
 			if !ok || !f.test || function.Recv != nil {
@@ -123,7 +120,7 @@ func TestTests_AreNamedAfterTheirSubject(t *testing.T) {
 }
 
 func TestLines_AreShort(t *testing.T) {
-	for _, f := range converted(t) {
+	for _, f := range tree(t) {
 		long := f.rawStrings()
 		for i, line := range strings.Split(read(t, f.path), "\n") {
 			width, most := utf8.RuneCountInString(line), maxCodeWidth
@@ -138,16 +135,6 @@ func TestLines_AreShort(t *testing.T) {
 			}
 		}
 	}
-}
-
-// converted returns the files whose language is checked.
-func converted(t *testing.T) []source {
-	t.Helper()
-	return slices.DeleteFunc(tree(t), func(f source) bool {
-		return slices.ContainsFunc(unconverted, func(folder string) bool {
-			return f.folder == folder || strings.HasPrefix(f.folder, folder+"/")
-		})
-	})
 }
 
 // declared returns each identifier that the file declares.

@@ -50,7 +50,7 @@ var plan = map[string][]string{
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
 	"cmd/corrald": slices.Concat([]string{
-		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session",
+		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/effects", "supervisor/session",
 		"supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
@@ -73,9 +73,9 @@ var plan = map[string][]string{
 	"supervisor/store": {
 		"supervisor/session", "internal/atomicfile", "internal/exitstatus", "internal/failpoint", "internal/safefile",
 	},
-	"supervisor/ground": slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
-	"units":             leaves,
-	"tmux":              leaves,
+	"supervisor/effects": slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
+	"units":              leaves,
+	"tmux":               leaves,
 
 	// Tools for developers.
 	"internal/bench":               slices.Concat([]string{"dbusapi/client", "dbusapi", "internal/testbed"}, leaves),
@@ -277,7 +277,7 @@ func TestSources_NeitherSleepNorSkipTests(t *testing.T) {
 // TestTimers_AreThoseOfPackageDeadline: a stopped timer of the Go runtime still wakes the process
 // at its time.
 func TestTimers_AreThoseOfPackageDeadline(t *testing.T) {
-	daemon := []string{"cmd/corrald", "dbusapi/server", "notify", "supervisor", "supervisor/ground", "units", "tmux"}
+	daemon := []string{"cmd/corrald", "dbusapi/server", "notify", "supervisor", "supervisor/effects", "units", "tmux"}
 	for _, f := range tree(t) {
 		if f.test || !slices.Contains(daemon, f.folder) {
 			continue

@@ -95,7 +95,7 @@ func TestHooks_ReceiveEventsOnce(t *testing.T) {
 	shop := modified(failedSession("shop", at), func(n *supervisor.Snapshot) {
 		n.Labels, n.Description = map[string]string{"team": "web"}, "the shop"
 	})
-	s.publish(modified(failedSession("mine", at), func(n *supervisor.Snapshot) { n.ByWish = true }))
+	s.publish(modified(failedSession("mine", at), func(n *supervisor.Snapshot) { n.ByRequest = true }))
 	s.publish(shop)
 	call := s.nextCall()
 	assert.Equal(t, hookInput{
@@ -248,7 +248,7 @@ func TestEvents_LimitsABurst(t *testing.T) {
 // request is older than a day. Whether notices are enabled does not matter.
 func TestEvents_LeavesOutWhatTheUserSees(t *testing.T) {
 	attached := func(n *supervisor.Snapshot) { n.Attached = true }
-	byUser := func(n *supervisor.Snapshot) { n.ByWish = true }
+	byUser := func(n *supervisor.Snapshot) { n.ByRequest = true }
 	for name, c := range map[string]struct {
 		n       *supervisor.Snapshot
 		watched bool

@@ -166,7 +166,7 @@ func (p *Policy) Set(n *supervisor.Snapshot) {
 		if r.placement = before.Placement; !before.Unsent {
 			r.delivery = sent
 		}
-	} else if n.ByWish {
+	} else if n.ByRequest {
 		r.placement, r.delivery = Hidden, sent
 	} else if n.Attached {
 		r.placement = Checking

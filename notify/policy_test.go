@@ -105,7 +105,7 @@ func TestPolicy_NoticeOfOneSession(t *testing.T) {
 			urgency: Normal, actions: "open restart log",
 		},
 		"killed by the user": {
-			n: modified(failedSession("shop", testStart), func(n *supervisor.Snapshot) { n.ByWish = true }),
+			n: modified(failedSession("shop", testStart), func(n *supervisor.Snapshot) { n.ByRequest = true }),
 		},
 		"question": {
 			n:     askingSession("shop", "question", "a <b>\x1b[31m\u202e or\nb & c?", testStart),

@@ -4,13 +4,15 @@ import "context"
 
 type acceptedKey struct{}
 
-// WhenAccepted has accepted called once a method that is given the returned context has been let in by the loop: what is asked for after that is
-// done after it. It is called at most once for each method that waits for something, and not at all by those that do not.
+// WhenAccepted returns a context for a method that waits for something. The method calls accepted
+// at most once, when the event loop has accepted the request: requests made after that are handled
+// after it. A method that does not wait, or is refused, does not call it.
 func WhenAccepted(ctx context.Context, accepted func()) context.Context {
 	return context.WithValue(ctx, acceptedKey{}, accepted)
 }
 
-// notYetAccepted returns a context for methods that are only part of what was asked for: what is asked for after that still waits.
+// notYetAccepted returns a context for a method that carries out only a part of a request: later
+// requests still wait.
 func notYetAccepted(ctx context.Context) context.Context { return WhenAccepted(ctx, func() {}) }
 
 func accepted(ctx context.Context) {

@@ -4,56 +4,56 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Adopt takes the saved sessions over, before Run: it lists what there is and applies what it finds as events, as anybody would tell them.
-// A session whose record was lost is made anew where its agent lives; any other scope that belongs to no session is told in the journal and left alone.
+// Adopt adopts the saved sessions, before Run. It lists the scopes that exist and applies what it
+// finds as events, the same as while the loop runs. A session whose record was lost is rebuilt if
+// its agent is running. Any other scope that belongs to no session is logged and left alone.
 func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error {
 	for _, rec := range saved {
-		s.add(&entry{rec: rec, adopted: rec.State})
+		s.add(&entry{rec: rec, adoptedState: rec.State})
 	}
-	if err := s.compare(ctx); err != nil {
+	if err := s.listAndCompare(ctx); err != nil {
 		return err
 	}
-	s.sweep()
+	s.removeEmptyRuntimeDirs()
 	for _, e := range s.sessions {
 		if e.rec.ConversationID == "" {
-			s.takeHint(e)
+			s.detectPrintedConversation(e)
 		}
 	}
-	if ids, err := s.World.PulledIn(ctx); err == nil {
-		s.pulledIn(ids)
+	if ids, err := s.Systemd.PulledIn(ctx); err == nil {
+		s.setPulledIn(ids)
 	}
-	s.unsure = true
-	s.undoStrays()
-	s.awaitLooks(ctx)
+	s.problemsStale = true
+	s.undoUnconfirmed()
+	s.awaitProbes(ctx)
 	failpoint.Hit("adopt.applied")
-	s.settle()
+	s.finishIteration()
 	failpoint.Hit("adopt.saved")
-	s.tellProblems()
-	s.tellStatus()
-	s.tellLive()
-	s.armExpiry()
+	s.publishProblems()
+	s.reportStatus()
+	s.reportAnyAgentAlive()
+	s.armAlarm()
 	return nil
 }
 
-// firstLook is how long the workspaces of what was taken over may take to be looked at before anybody is told of them.
-const firstLook = time.Second
+// firstProbeTimeout is how long the probes of the workspaces of adopted sessions may take before
+// the sessions are published without their results.
+const firstProbeTimeout = time.Second
 
-// awaitLooks takes what is seen of workspaces before the loop runs. One that does not answer is waited for with all the others.
-func (s *Supervisor) awaitLooks(ctx context.Context) {
-	ctx, cancel := s.AfterFunc.Context(ctx, firstLook)
+// awaitProbes applies the results of the probes of workspaces before the loop runs. The time limit
+// is for all of them together, if several do not return.
+func (s *Supervisor) awaitProbes(ctx context.Context) {
+	ctx, cancel := s.AfterFunc.Context(ctx, firstProbeTimeout)
 	defer cancel()
-	for s.looks > 0 {
+	for s.probes > 0 {
 		select {
-		case f := <-s.door:
+		case f := <-s.mailbox:
 			f()
 		case <-ctx.Done():
 			return
@@ -61,44 +61,45 @@ func (s *Supervisor) awaitLooks(ctx context.Context) {
 	}
 }
 
-// Resync compares what systemd has with what the sessions say: events may have been missed. Where systemd does not answer it is asked again, less and less
-// often.
+// Resync compares the scopes that systemd lists with the sessions, because events may have been
+// missed. If systemd does not answer, Resync is repeated after increasing delays.
 func (s *Supervisor) Resync() {
 	var runs map[*entry]string
-	if s.do(func() { runs = s.quiet() }) != nil {
+	if s.do(func() { runs = s.quiescentRuns() }) != nil {
 		return
 	}
-	ctx, cancel := s.AfterFunc.Context(s.ctx, startTimeout)
+	ctx, cancel := s.AfterFunc.Context(s.ctx, systemdTimeout)
 	defer cancel()
-	scopes, err := s.World.Scopes(ctx)
+	scopes, err := s.Systemd.Scopes(ctx)
 	s.post(func() {
 		if err != nil {
-			s.listLater(err)
+			s.retryListing(err)
 			return
 		}
-		s.listAfter = 0
-		s.compareWith(scopes, runs)
+		s.relistDelay = 0
+		s.compareScopes(scopes, runs)
 	})
-	_ = s.lookAtUnits(ctx) // before a session is removed it is asked again
+	_ = s.refreshPulledIn(ctx) // an error does no harm: it is read again before a session is removed
 }
 
-// listLater lists again when some time has gone by.
-func (s *Supervisor) listLater(err error) {
-	if s.listing {
+// retryListing logs that the scopes could not be listed, and repeats Resync after a delay.
+func (s *Supervisor) retryListing(err error) {
+	if s.relistScheduled {
 		return
 	}
-	s.listing, s.listAfter = true, min(max(2*s.listAfter, firstRetry), lastRetry)
-	s.Log.Error("cannot list the scopes; retrying", "err", err, "after", s.listAfter)
-	s.AfterFunc(s.listAfter, func() {
+	s.relistScheduled, s.relistDelay = true, min(max(2*s.relistDelay, firstRetry), maxRetry)
+	s.Log.Error("cannot list the scopes; retrying", "err", err, "after", s.relistDelay)
+	s.AfterFunc(s.relistDelay, func() {
 		s.post(func() {
-			s.listing = false
+			s.relistScheduled = false
 			go s.Resync()
 		})
 	})
 }
 
-// quiet returns the runs that live and that nothing is being done with: a list made from now on tells the truth of them.
-func (s *Supervisor) quiet() map[*entry]string {
+// quiescentRuns returns the ids of the live runs of sessions for which no effect is being carried
+// out: a list of the scopes that is made from now on is accurate for these runs.
+func (s *Supervisor) quiescentRuns() map[*entry]string {
 	runs := map[*entry]string{}
 	for _, e := range s.sessions {
 		if e.rec.Run.Live() && !e.busy {
@@ -108,19 +109,21 @@ func (s *Supervisor) quiet() map[*entry]string {
 	return runs
 }
 
-func (s *Supervisor) compare(ctx context.Context) error {
-	// Watched first, then listed: what ends in between is told.
+// listAndCompare lists the scopes, rebuilds lost sessions, and applies to each session what has
+// become of its run since it was saved.
+func (s *Supervisor) listAndCompare(ctx context.Context) error {
+	// Watch first, then list: the end of a scope in between is reported.
 	var units []string
 	for _, e := range s.sessions {
 		if r := e.rec.Run; r.Live() && r.BootID == s.BootID {
 			units = append(units, r.Unit)
 		}
 	}
-	if err := s.World.Watch(ctx, units); err != nil {
+	if err := s.Systemd.WatchScopes(ctx, units); err != nil {
 		return err
 	}
 	failpoint.Hit("adopt.watched")
-	scopes, err := s.World.Scopes(ctx)
+	scopes, err := s.Systemd.Scopes(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,13 +131,14 @@ func (s *Supervisor) compare(ctx context.Context) error {
 	if scopes, err = s.rebuild(ctx, scopes); err != nil {
 		return err
 	}
-	lived := s.lived()
-	s.compareWith(scopes, s.quiet())
-	return s.stoppedMeanwhile(ctx, lived)
+	alive := s.aliveSessions()
+	s.compareScopes(scopes, s.quiescentRuns())
+	return s.applyMissedStops(ctx, alive)
 }
 
-// compareWith applies what was listed to the runs that were quiet before. The others are looked at again when they are.
-func (s *Supervisor) compareWith(scopes []Scope, runs map[*entry]string) {
+// compareScopes applies the list of scopes to the runs that were quiescent before it was made and
+// still are. The others are compared again once no effect of their sessions is being carried out.
+func (s *Supervisor) compareScopes(scopes []Scope, runs map[*entry]string) {
 	byName := make(map[string]Scope, len(scopes))
 	for _, sc := range scopes {
 		byName[sc.Name] = sc
@@ -144,77 +148,81 @@ func (s *Supervisor) compareWith(scopes []Scope, runs map[*entry]string) {
 		switch {
 		case !r.Live():
 		case e.busy || runs[e] != r.ID:
-			s.miss(e)
+			s.postponeComparison(e)
 		default:
-			s.takeOver(e, byName[r.Unit])
+			s.adoptRun(e, byName[r.Unit])
 		}
 	}
-	// By now those that were connected to first have said who they are: clients are told of all at once.
+	// By now the shims that were connected first have sent their Hello. It is read in this iteration,
+	// so that all sessions are published together.
 	for _, e := range s.sessions {
 		if e.run.shim.key != 0 {
-			s.hearShim(e, e.rec.Run.ID)
+			s.readShim(e, e.rec.Run.ID)
 		}
 	}
 }
 
-// miss notes that a session could not be compared, because something is being done with it.
-func (s *Supervisor) miss(e *entry) {
-	if !e.missed {
-		e.missed = true
-		s.missed++
+// postponeComparison marks a session that could not be compared because an effect of it is being
+// carried out.
+func (s *Supervisor) postponeComparison(e *entry) {
+	if !e.uncompared {
+		e.uncompared = true
+		s.uncompared++
 	}
-	s.caughtUp(e)
+	s.resyncMissed(e)
 }
 
-// caughtUp lists again once nothing is being done any more with the sessions that were missed: once for all of them.
-func (s *Supervisor) caughtUp(e *entry) {
-	if !e.missed || e.busy || len(e.queue) > 0 {
+// resyncMissed is called when the session may have no effects left. It calls Resync one time for
+// all sessions that could not be compared, once none of them has effects left.
+func (s *Supervisor) resyncMissed(e *entry) {
+	if !e.uncompared || e.busy || len(e.queue) > 0 {
 		return
 	}
-	e.missed = false
-	if s.missed--; s.missed == 0 {
+	e.uncompared = false
+	if s.uncompared--; s.uncompared == 0 {
 		go s.Resync()
 	}
 }
 
-// takeOver applies what is found of a run that was alive when it was last saved. A zero scope is one that systemd does not know.
-func (s *Supervisor) takeOver(e *entry, sc Scope) {
+// adoptRun applies what has become of a run that was alive when it was last saved. The scope is
+// zero if systemd does not know it.
+func (s *Supervisor) adoptRun(e *entry, sc Scope) {
 	r := e.rec.Run
-	s.touch(e)
-	if !s.takeScope(e, sc, s.readExit(e)) {
-		s.discardRecord(e)
+	s.markDirty(e)
+	if !s.adoptScope(e, sc, s.readExit(e)) {
+		s.discardRecord(e, e.rec.Run)
 		return
 	}
-	if e.run.stateDir == 0 {
-		_ = os.MkdirAll(s.runtimeDir(e.rec.ID), 0o700) // somebody may have removed it; what cannot be watched is told of
-		s.watchRecord(e)
+	if e.run.stateDirWatch == 0 {
+		// The directory may have been removed. watchRunFiles reports the problem if it cannot be watched.
+		_ = os.MkdirAll(s.runtimeDir(e.rec.ID), 0o700)
+		s.watchRunFiles(e)
 	}
-	// In this order: what has come and gone since the first look was recorded before the last.
-	shown := s.findTmux(e)
+	// In this order: if an agent has started and exited since readExit above, readExit below finds its
+	// record.
+	hasPane := s.adoptTmux(e)
 	s.connectShim(e)
-	e.run.attached = s.World.Attached(s.target(e))
+	e.run.attached = s.Terminals.IsAttached(s.target(e))
 	switch {
 	case s.readExit(e):
-	case r.Started.IsZero() && (shown || e.run.shim.key != 0):
-		s.armStart(e) // its shim tells of the agent soon
+	case r.Started.IsZero() && (hasPane || e.run.shim.key != 0): // its shim reports the agent soon
 	case r.Started.IsZero():
-		s.startInterrupted(e, sc)
+		s.apply(e, session.StartFailed{
+			Run: r.ID, Reason: interrupted, Interrupted: true, At: time.Now(), Monotonic: s.Monotonic(),
+		})
 	case e.run.shim.key == 0:
-		s.shimHungUp(e, r.ID)
-	case !r.Begun():
-		s.armStart(e) // until it is ready
+		s.shimDisconnected(e, r.ID)
 	}
-	switch {
-	case e.run.stage != notEnding:
-	case r.Intent != session.NoIntent:
-		s.end(e, 0)
-	case sc.Stopping: // by systemd, which the tmux server does not live to see, or it was left to a daemon that did not live to do it
-		s.askWhyStopped(e, !shown)
+	// Either systemd stops the scope itself, and its SIGTERM has ended the tmux server, or it has left
+	// that to an earlier daemon, which exited before it did so.
+	if sc.Stopping && !e.pending.Ending() {
+		s.queryStopCause(e, !hasPane)
 	}
 }
 
-// takeScope applies what has become of the run's scope, and returns whether it is there. Exited tells whether its agent's exit is recorded.
-func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
+// adoptScope applies what has become of the run's scope, and returns whether the run can be
+// adopted. Exited is whether the agent's exit is recorded.
+func (s *Supervisor) adoptScope(e *entry, sc Scope, exited bool) bool {
 	r := e.rec.Run
 	now := time.Now()
 	if sc.TimedOut != 0 && r.BootID == s.BootID && sc.InvocationID == r.InvocationID {
@@ -225,30 +233,33 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 	case r.BootID != s.BootID:
 		s.apply(e, session.MachineWentDown{Run: r.ID, At: now})
 	case sc.Active && (r.InvocationID == "" || sc.InvocationID == r.InvocationID):
-		if s.unnoticed(e) {
+		if s.isEndUnnoticed(e) {
 			s.readExit(e)
-			s.release(e)
-			s.applyEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
+			s.releaseScope(e)
+			s.applyScopeEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
 			return false
 		}
 		s.apply(e, session.ScopeStarted{Run: r.ID, InvocationID: sc.InvocationID, ControlGroup: sc.ControlGroup})
-		if !r.Left.IsZero() {
+		if !r.LeftRunning.IsZero() {
 			s.apply(e, session.FoundAlive{Run: r.ID})
 		}
 		return true
-	case !sc.Active && s.World.Occupied(r.ControlGroup):
-		// systemd does not know what the kernel has: it lists again once it has been reloaded.
+	case !sc.Active && s.ControlGroups.IsPopulated(r.ControlGroup):
+		// systemd does not know a control group that the kernel has: it lists the scope again after a
+		// reload.
 		s.Log.Warn("a scope that systemd does not know has processes", "session", e.rec.ID, "unit", r.Unit)
 	default:
 		if r.Scope == session.ScopeNone && !exited {
-			s.endUnplaced(e)
-			s.apply(e, session.StartFailed{Run: r.ID, Reason: interrupted, Interrupted: true, At: now, Monotonic: s.Monotonic()})
+			s.killUnplacedTmux(e)
+			s.apply(e, session.StartFailed{
+				Run: r.ID, Reason: interrupted, Interrupted: true, At: now, Monotonic: s.Monotonic(),
+			})
 		}
-		s.applyEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
-		if e.run.outside == nil {
+		s.applyScopeEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
+		if e.run.deferredEnd == nil {
 			return false
 		}
-		if !r.Left.IsZero() { // it lives outside of its scope
+		if !r.LeftRunning.IsZero() { // the agent runs outside of its scope
 			s.apply(e, session.FoundAlive{Run: r.ID})
 		}
 		return true
@@ -256,53 +267,42 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 	return false
 }
 
-// interrupted is why a run has failed whose start a daemon did not live to finish.
+// interrupted is the reason of a run that failed because the daemon exited during its start.
 const interrupted = "corrald was interrupted while it started"
 
-// startInterrupted gives up a run in whose scope a daemon has started nothing yet. What an earlier run has left there stays.
-func (s *Supervisor) startInterrupted(e *entry, sc Scope) {
-	s.apply(e, session.StartFailed{Run: e.rec.Run.ID, Reason: interrupted, Interrupted: true, At: time.Now(), Monotonic: s.Monotonic()})
-	if !slices.ContainsFunc(e.rec.Past, func(r session.Run) bool { return r.InvocationID == sc.InvocationID }) {
-		s.end(e, time.Second)
-	}
-}
-
-// endUnplaced ends a tmux server that was started for a run and never got into its scope.
-func (s *Supervisor) endUnplaced(e *entry) {
+// killUnplacedTmux kills a tmux server that was started for a run and never got into its scope.
+func (s *Supervisor) killUnplacedTmux(e *entry) {
 	t := s.target(e)
 	t.ControlGroup = ""
-	if server, _ := s.World.TmuxServer(t); server.PID != 0 {
-		s.endServer(e, server)
+	if server, _ := s.Terminals.FindTmux(t); server.PID != 0 {
+		s.killServer(e, server)
 	}
 }
 
-func (s *Supervisor) endServer(e *entry, server session.Process) {
-	t := Target{ID: e.rec.ID, Agent: server}
-	s.effect(e, func() {
-		if err := s.World.Signal(s.ctx, t, WhomAgent, unix.SIGKILL); err != nil {
-			s.Log.Warn("cannot stop a tmux server without a pane", "session", t.ID, "err", err)
-		}
-	})
+func (s *Supervisor) killServer(e *entry, server session.Process) {
+	s.queueEffect(e, session.KillProcess{Process: server})
 }
 
-// noServer stands for a tmux server that was never seen: any that is started is a later one.
+// noServer identifies the tmux server in TmuxDied if none was ever seen: it differs from any real
+// server, each of which was started later.
 var noServer = session.Process{Start: 1}
 
-// findTmux sees to it that the run's tmux server is known and watched, also one that was started by a daemon which could not note it any more.
-// It returns whether there is one that shows something. One that shows nothing is of no use to anybody, and is ended.
-func (s *Supervisor) findTmux(e *entry) bool {
+// adoptTmux ensures that the run's tmux server is recorded and watched, even if an earlier daemon
+// has started it and exited before it could record it. It returns whether there is a server with a
+// pane. A server without one is of no use and is killed.
+func (s *Supervisor) adoptTmux(e *entry) bool {
 	r := e.rec.Run
 	known := r.Tmux == session.Alive && s.watchTmux(e)
 	if known && !r.Started.IsZero() {
 		return true
 	}
-	server, shows := s.World.TmuxServer(s.target(e))
+	server, hasPane := s.Terminals.FindTmux(s.target(e))
 	switch {
-	case shows && !known:
+	case hasPane && !known:
 		s.apply(e, session.TmuxStarted{Run: r.ID, Process: server})
-	case !shows:
+	case !hasPane:
 		if server.PID != 0 {
-			s.endServer(e, server)
+			s.killServer(e, server)
 		}
 		gone := r.TmuxProc
 		if gone == (session.Process{}) {
@@ -310,11 +310,12 @@ func (s *Supervisor) findTmux(e *entry) bool {
 		}
 		s.apply(e, session.TmuxDied{Run: r.ID, Process: gone})
 	}
-	return shows
+	return hasPane
 }
 
-// sweep takes away the empty directories of sessions that a daemon did not live to save. One that has something in it is somebody's.
-func (s *Supervisor) sweep() {
+// removeEmptyRuntimeDirs removes the empty runtime directories of sessions that an earlier daemon
+// did not save before it exited. A directory that is not empty is in use, and stays.
+func (s *Supervisor) removeEmptyRuntimeDirs() {
 	entries, err := os.ReadDir(s.RuntimeDir)
 	if err != nil {
 		return // nothing has been started yet
@@ -323,12 +324,5 @@ func (s *Supervisor) sweep() {
 		if entry.IsDir() && s.sessions[entry.Name()] == nil {
 			_ = os.Remove(filepath.Join(s.RuntimeDir, entry.Name()))
 		}
-	}
-}
-
-// clearInterrupted takes away the sockets of a run that never had an agent to speak through them.
-func (s *Supervisor) clearInterrupted(e *entry) {
-	if e.rec.Run.StartInterrupted {
-		_ = os.RemoveAll(s.runtimeDir(e.rec.ID))
 	}
 }

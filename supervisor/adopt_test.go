@@ -19,14 +19,17 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// runningRecord is a session that ran when it was last saved.
+// runningRecord returns a session that was running when it was last saved.
 func runningRecord(b *bed, resumable bool) *session.Session {
-	rec := &session.Session{ID: "shop", Agent: "command", Command: []string{"true"}, WorkingDirectory: b.home, Created: time.Now(), NRuns: 1, StateChanged: time.Now()}
+	rec := &session.Session{
+		ID: "shop", Agent: "command", Command: []string{"true"}, WorkingDirectory: b.home,
+		Created: time.Now(), NRuns: 1, StateChanged: time.Now(),
+	}
 	if resumable {
 		rec.ResumeCommand = []string{"true"}
 	}
 	for _, e := range []session.Event{
-		session.RunAsked{Run: "r1", BootID: "boot", Unit: UnitName("command", "shop"), At: time.Now()},
+		session.RunBegun{Run: "r1", BootID: "boot", Unit: UnitName("command", "shop"), At: time.Now()},
 		session.ScopeStarted{Run: "r1", InvocationID: "inv", ControlGroup: "/shop"},
 		session.TmuxStarted{Run: "r1", Process: session.Process{}},
 		session.AgentStarted{Run: "r1", Agent: session.Process{PID: 12, Start: 120}, At: time.Now()},
@@ -36,20 +39,36 @@ func runningRecord(b *bed, resumable bool) *session.Session {
 	return rec
 }
 
-// TestAdoption goes through what a daemon can find on its return.
-func TestAdoption(t *testing.T) {
-	alive := []Scope{{Name: "app-corral-command-shop.scope", InvocationID: "inv", ControlGroup: "/shop", Active: true}}
+// TestAdopt_DeterminesTheState covers each situation that a daemon can find when it starts.
+func TestAdopt_DeterminesTheState(t *testing.T) {
+	const unit = "app-corral-command-shop.scope"
+	alive := []Scope{{Name: unit, InvocationID: "inv", ControlGroup: "/shop", Active: true}}
+	ended := func(result string, timedOut time.Duration) []Scope {
+		return []Scope{{Name: unit, InvocationID: "inv", Result: result, TimedOut: timedOut}}
+	}
+	const longAgo = time.Nanosecond // by CLOCK_MONOTONIC
 	exited := func(code exitstatus.Code, value int) func(*bed, *session.Session) {
 		return func(b *bed, rec *session.Session) {
-			b.record(rec, exitstatus.Status{RunID: "r1", Code: code, Value: value, Exited: time.Now()})
+			b.writeExitStatus(rec, exitstatus.Status{RunID: "r1", Code: code, Value: value, Exited: time.Now()})
 		}
 	}
 	const now = time.Hour // by the bed's clock
 	stopped := func(code exitstatus.Code, value int, began time.Duration) func(*bed, *session.Session) {
 		return func(b *bed, rec *session.Session) {
-			b.world.began = began
-			b.record(rec, exitstatus.Status{RunID: "r1", Code: code, Value: value, Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond})
+			b.system.began = began
+			b.writeExitStatus(rec, exitstatus.Status{
+				RunID: "r1", Code: code, Value: value,
+				Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
+			})
 		}
+	}
+	rebooted := func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }
+	withoutTmux := func(_ *bed, rec *session.Session) {
+		rec.Run.Tmux, rec.Run.Shim, rec.Run.Started = session.NotSeen, session.NotSeen, time.Time{}
+	}
+	withoutScope := func(b *bed, rec *session.Session) {
+		rec.Run.Scope = session.ScopeNone
+		withoutTmux(b, rec)
 	}
 	for _, row := range []struct {
 		name      string
@@ -59,71 +78,81 @@ func TestAdoption(t *testing.T) {
 		state     string
 		result    string
 	}{
-		{"it exited meanwhile, tmux is still open", alive, false, exited(exitstatus.Exited, 3), "failed", "exit-code"},
-		{"it completed meanwhile, the scope is gone", nil, false, exited(exitstatus.Exited, 0), "completed", "success"},
-		{"it was killed meanwhile, the scope is gone", nil, false, exited(exitstatus.Killed, 9), "failed", "signal"},
-		{"the exit of an earlier run is not this one's", nil, false, func(b *bed, rec *session.Session) {
-			b.record(rec, exitstatus.Status{RunID: "r0", Code: exitstatus.Exited, Exited: time.Now()})
+		{"the agent exited meanwhile, tmux is still open", alive, false,
+			exited(exitstatus.Exited, 3), "failed", "exit-code"},
+		{"the agent completed meanwhile, the scope is gone", nil, false,
+			exited(exitstatus.Exited, 0), "completed", "success"},
+		{"the agent was killed meanwhile, the scope is gone", nil, false,
+			exited(exitstatus.Killed, 9), "failed", "signal"},
+		{"the recorded exit belongs to an earlier run", nil, false, func(b *bed, rec *session.Session) {
+			b.writeExitStatus(rec, exitstatus.Status{RunID: "r0", Code: exitstatus.Exited, Exited: time.Now()})
 		}, "failed", "session-lost"},
 		{"everything is gone and nothing was recorded", nil, true, nil, "failed", "session-lost"},
-		{"another scope has the name now", []Scope{{Name: alive[0].Name, InvocationID: "other", Active: true}}, false, nil, "failed", "session-lost"},
-		{"systemd keeps the failed scope", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "oom-kill"}}, false, nil, "failed", "oom-kill"},
-		{"its time was up meanwhile, and it took its leave with 0", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: time.Nanosecond}}, false,
+		{"another scope has the name now", []Scope{{Name: unit, InvocationID: "other", Active: true}}, false,
+			nil, "failed", "session-lost"},
+		{"systemd keeps the failed scope", ended("oom-kill", 0), false, nil, "failed", "oom-kill"},
+		{"the scope timed out meanwhile, and the agent then exited with 0", ended("timeout", longAgo), false,
 			exited(exitstatus.Exited, 0), "failed", "timeout"},
-		{"it had ended with 0 before its scope's time was up", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: clock.Monotonic() + time.Hour}},
-			false, exited(exitstatus.Exited, 0), "completed", "success"},
-		{"its time was up meanwhile", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: time.Nanosecond}}, false,
+		{"the agent had exited with 0 before the scope timed out", ended("timeout", clock.Monotonic()+time.Hour), false,
+			exited(exitstatus.Exited, 0), "completed", "success"},
+		{"the scope timed out meanwhile", ended("timeout", longAgo), false,
 			exited(exitstatus.Killed, 15), "failed", "timeout"},
-		{"its scope was stopped meanwhile, and not in time", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false, nil, "stopped", "success"},
-		{"its scope was stopped while corrald was shut down, and not in time", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false,
-			func(_ *bed, rec *session.Session) { rec.Apply(session.LeftBehind{Run: "r1", At: time.Now()}) }, "stopped", "success"},
-		{"its scope was stopped meanwhile, and not in time, after it had exited", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false,
+		{"the scope was stopped meanwhile, but not in time", ended("timeout", 0), false, nil, "stopped", "success"},
+		{"the scope was stopped while corrald was shut down, but not in time", ended("timeout", 0), false,
+			func(_ *bed, rec *session.Session) { rec.Apply(session.LeftRunning{Run: "r1", At: time.Now()}) },
+			"stopped", "success"},
+		{"the scope was stopped after the agent had exited, but not in time", ended("timeout", 0), false,
 			exited(exitstatus.Exited, 3), "failed", "exit-code"},
-		{"its scope was stopped meanwhile", nil, false, stopped(exitstatus.Exited, 143, time.Second), "stopped", "success"},
-		{"its scope was stopped meanwhile, which killed it", nil, false, stopped(exitstatus.Killed, 15, time.Second), "stopped", "success"},
-		{"its scope was signalled long ago", nil, false, func(b *bed, rec *session.Session) {
-			b.record(rec, exitstatus.Status{RunID: "r1", Code: exitstatus.Exited, Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Minute})
+		{"the scope was stopped meanwhile", nil, false,
+			stopped(exitstatus.Exited, 143, time.Second), "stopped", "success"},
+		{"the scope was stopped meanwhile, which killed the agent", nil, false,
+			stopped(exitstatus.Killed, 15, time.Second), "stopped", "success"},
+		{"the scope was signalled long before the exit", nil, false, func(b *bed, rec *session.Session) {
+			b.writeExitStatus(rec, exitstatus.Status{
+				RunID: "r1", Code: exitstatus.Exited,
+				Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Minute,
+			})
 		}, "completed", "success"},
-		{"its scope is being stopped", []Scope{{Name: alive[0].Name, InvocationID: "inv", Active: true, Stopping: true}}, false, stopped(exitstatus.Exited, 0, time.Second), "stopping", ""},
+		{"the scope is being stopped", []Scope{{Name: unit, InvocationID: "inv", Active: true, Stopping: true}}, false,
+			stopped(exitstatus.Exited, 0, time.Second), "stopping", ""},
 		{"the manager is stopping", nil, false, func(b *bed, rec *session.Session) {
-			b.world.stops = true
+			b.system.stops = true
 			stopped(exitstatus.Exited, 143, time.Second)(b, rec)
 		}, "suspended", "success"},
-		{"its scope was stopped, and the manager was started again", nil, false, stopped(exitstatus.Exited, 143, now), "suspended", "success"},
-		{"its scope was stopped, and the machine went down", nil, false, func(b *bed, rec *session.Session) {
-			rec.Run.BootID = "last boot"
+		{"the scope was stopped, and the manager was started again", nil, false,
+			stopped(exitstatus.Exited, 143, now), "suspended", "success"},
+		{"the scope was stopped, and the machine went down", nil, false, func(b *bed, rec *session.Session) {
+			rebooted(b, rec)
 			stopped(exitstatus.Exited, 143, time.Second)(b, rec)
 		}, "suspended", "success"},
-		{"its scope was stopped for want of memory", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "oom-kill"}}, false,
+		{"the scope was stopped because memory ran out", ended("oom-kill", 0), false,
 			stopped(exitstatus.Killed, 15, time.Second), "failed", "oom-kill"},
-		{"its scope was stopped since its time was up", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: time.Nanosecond}}, false,
+		{"the scope was stopped because it timed out", ended("timeout", longAgo), false,
 			stopped(exitstatus.Exited, 0, time.Second), "failed", "timeout"},
-		{"the machine went down, it can be resumed", nil, true, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "suspended", "session-lost"},
-		{"the machine went down, it cannot be resumed", nil, false, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "failed", "session-lost"},
-		{"the machine went down after its exit", nil, true, func(b *bed, rec *session.Session) {
-			rec.Run.BootID = "last boot"
+		{"the machine went down, the session can be resumed", nil, true, rebooted, "suspended", "session-lost"},
+		{"the machine went down, the session cannot be resumed", nil, false, rebooted, "failed", "session-lost"},
+		{"the machine went down after the agent's exit", nil, true, func(b *bed, rec *session.Session) {
+			rebooted(b, rec)
 			exited(exitstatus.Exited, 3)(b, rec)
 		}, "failed", "exit-code"},
-		{"the daemon was killed before it had a scope", nil, false, func(_ *bed, rec *session.Session) {
-			rec.Run.Scope, rec.Run.Tmux, rec.Run.Shim, rec.Run.Started = session.ScopeNone, session.NotSeen, session.NotSeen, time.Time{}
-		}, "failed", "start-failed"},
-		{"the daemon was killed before it had a tmux", alive, false, func(_ *bed, rec *session.Session) {
-			rec.Run.Tmux, rec.Run.Shim, rec.Run.Started = session.NotSeen, session.NotSeen, time.Time{}
-		}, "failed", "start-failed"},
-		{"the daemon was killed before it had a scope for what is resumed", nil, false, func(_ *bed, rec *session.Session) {
-			rec.Run.Scope, rec.Run.Tmux, rec.Run.Shim, rec.Run.Started, rec.Run.WasSuspended = session.ScopeNone, session.NotSeen, session.NotSeen, time.Time{}, true
-		}, "suspended", "success"},
-		{"the daemon was killed before it had a tmux for what is resumed", alive, false, func(_ *bed, rec *session.Session) {
-			rec.Run.Tmux, rec.Run.Shim, rec.Run.Started, rec.Run.WasSuspended = session.NotSeen, session.NotSeen, time.Time{}, true
-		}, "suspended", "success"},
-		{"tmux was killed meanwhile", alive, false, func(b *bed, _ *session.Session) { b.world.dead = true }, "stale", "session-lost"},
-		{"the shim was killed meanwhile, tmux is there", alive, false, func(b *bed, _ *session.Session) { b.world.answers = true }, "failed", "agent-lost"},
+		{"the daemon was killed before the scope was started", nil, false, withoutScope, "failed", "start-failed"},
+		{"the daemon was killed before tmux was started", alive, false, withoutTmux, "failed", "start-failed"},
+		{"the daemon was killed before the scope of a resumed session was started", nil, false,
+			func(b *bed, rec *session.Session) { withoutScope(b, rec); rec.Run.WasSuspended = true },
+			"suspended", "success"},
+		{"the daemon was killed before the tmux of a resumed session was started", alive, false,
+			func(b *bed, rec *session.Session) { withoutTmux(b, rec); rec.Run.WasSuspended = true },
+			"suspended", "success"},
+		{"tmux was killed meanwhile", alive, false,
+			func(b *bed, _ *session.Session) { b.system.dead = true }, "stale", "session-lost"},
+		{"the shim was killed meanwhile, tmux is still there", alive, false,
+			func(b *bed, _ *session.Session) { b.system.answers = true }, "failed", "agent-lost"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				b.world.scopes = row.scopes
-				b.world.populated = len(row.scopes) > 0 && row.scopes[0].Active
+				b.system.scopes = row.scopes
+				b.system.populated = len(row.scopes) > 0 && row.scopes[0].Active
 				rec := runningRecord(b, row.resumable)
 				require.NoError(t, b.records.Create("shop"))
 				if row.found != nil {
@@ -145,95 +174,101 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-func TestAdoptionGoesOnWithWhatWasBegun(t *testing.T) {
+func TestAdopt_ContinuesAPendingStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		rec := runningRecord(b, false)
-		rec.Apply(session.EndAsked{Run: "r1", Intent: session.Stop, At: time.Now()})
+		rec.Apply(session.IntentSet{Run: "r1", Intent: session.Stop, At: time.Now()})
 		require.NoError(t, b.records.Create("shop"))
-		b.world.scopes = []Scope{{Name: rec.Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true}, {Name: "app-corral-x-y.scope", Active: true}}
+		b.system.scopes = []Scope{
+			{Name: rec.Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true},
+			{Name: "app-corral-x-y.scope", Active: true},
+		}
 		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
 		ctx, cancel := context.WithCancel(t.Context())
 		go b.sup.Run(ctx)
 		assert.Equal(t, "stopping", b.state("shop"))
 		<-time.After(10 * time.Second)
-		assert.Contains(t, b.heard(), "10s kill shop", "the ending goes on to its end")
-		assert.Contains(t, b.log.String(), "app-corral-x-y.scope", "a scope that belongs to nobody is told of")
-		b.empty("shop")
+		assert.Contains(t, b.takeTrace(), "10s kill shop", "the escalation continues")
+		assert.Contains(t, b.log.String(), "app-corral-x-y.scope", "a scope that belongs to no session is logged")
+		b.endScope("shop")
 		assert.Equal(t, "stopped", b.state("shop"))
 		cancel()
 		synctest.Wait()
 	})
 }
 
-// TestAnEndThatSystemdDoesNotTell, because it has taken the scope for dead before: the kernel tells that it is empty.
-func TestAnEndThatSystemdDoesNotTell(t *testing.T) {
+// TestScopeEnd_IsDetectedByTheKernelsEvent: systemd does not report the end of the scope, because
+// it had considered the scope dead before. An event of the kernel reports that the scope is empty.
+func TestScopeEnd_IsDetectedByTheKernelsEvent(t *testing.T) {
 	supervise(t, func(b *bed) {
-		require.NoError(t, os.WriteFile(b.world.FreezerFile(""), nil, 0o600))
+		require.NoError(t, os.WriteFile(b.system.EventsFile(""), nil, 0o600))
 		b.start("shop")
-		b.world.scopesErr = errors.New("systemd does not answer")
+		b.system.scopesErr = errors.New("systemd does not answer")
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
 		b.exit("shop", 143)
-		b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY) // it has processes
-		b.rests(time.Second)
-		b.heard()
-		b.meanwhile(func() { b.world.populated = false })
-		b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY)
-		b.rests(emptyTime)
+		b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY) // it has processes
+		b.advance(time.Second)
+		b.takeTrace()
+		b.onLoop(func() { b.system.populated = false })
+		b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY)
+		b.advance(emptyScopeTimeout)
 		assert.Equal(t, "stopping", b.state("shop"))
 		assert.Contains(t, b.log.String(), "cannot list the scopes")
-		b.meanwhile(func() { b.world.scopesErr = nil })
-		b.rests(firstRetry)
+		b.onLoop(func() { b.system.scopesErr = nil })
+		b.advance(firstRetry)
 		assert.Equal(t, "stopped", b.state("shop"))
-		assert.Contains(t, b.heard(), "4s stop: ok")
+		assert.Contains(t, b.takeTrace(), "4s stop: ok")
 	})
 }
 
 // TestScopeEnd_ThatSystemdDoesNotNotice: systemd has no inotify watch for the scope, and lists it
-// as active though it is empty. The daemon notices it by its own watch, or without one by looking
-// again, and has systemd end the scope before anything else is done with its name.
+// as active although it is empty. The daemon detects the end by its own watch, or without one by
+// checking again later, and has systemd end the scope before the name is used for anything else.
 func TestScopeEnd_ThatSystemdDoesNotNotice(t *testing.T) {
 	for _, watched := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watched %t", watched), func(t *testing.T) {
 			supervise(t, func(b *bed) {
-				require.NoError(t, os.WriteFile(b.world.FreezerFile(""), nil, 0o600))
+				require.NoError(t, os.WriteFile(b.system.EventsFile(""), nil, 0o600))
 				if !watched {
 					b.files.fails = noWatchesLeft
 				}
 				b.start("shop")
-				scope := Scope{Name: "app-corral-command-shop.scope", InvocationID: "inv", ControlGroup: "/shop", Active: true}
-				b.world.scopes = []Scope{scope}
-				b.rests(time.Minute)
-				b.heard()
+				b.system.scopes = []Scope{
+					{Name: "app-corral-command-shop.scope", InvocationID: "inv", ControlGroup: "/shop", Active: true},
+				}
+				b.advance(time.Minute)
+				b.takeTrace()
 				b.call("remove", func(ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) })
 				b.exit("shop", 143)
-				b.meanwhile(func() { b.world.populated = false })
+				b.onLoop(func() { b.system.populated = false })
 				if watched {
-					b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY)
+					b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY)
 				}
-				b.rests(emptyTime - time.Millisecond)
+				b.advance(emptyScopeTimeout - time.Millisecond)
 				assert.Equal(t, "stopping", b.state("shop"))
-				b.rests(lookRetry + time.Millisecond)
-				told := only(b.heard(), "release", "clear", "remove:")
-				for i := range told {
-					_, told[i], _ = strings.Cut(told[i], " ")
+				b.advance(watchRetry + time.Millisecond)
+				trace := only(b.takeTrace(), "release", "clear", "remove:")
+				for i := range trace {
+					_, trace[i], _ = strings.Cut(trace[i], " ")
 				}
-				assert.Equal(t, []string{"release shop", "clear app-corral-command-shop.scope", "remove: ok"}, told)
+				assert.Equal(t, []string{"release shop", "clear app-corral-command-shop.scope", "remove: ok"}, trace)
 			})
 		})
 	}
 }
 
-// TestAnEndThatSystemdTells is one that nobody has to ask for.
-func TestAnEndThatSystemdTells(t *testing.T) {
+// TestScopeEnd_ReportedBySystemdNeedsNoQuery: the daemon does not list the scopes if systemd
+// reports the end by itself.
+func TestScopeEnd_ReportedBySystemdNeedsNoQuery(t *testing.T) {
 	supervise(t, func(b *bed) {
-		require.NoError(t, os.WriteFile(b.world.FreezerFile(""), nil, 0o600))
+		require.NoError(t, os.WriteFile(b.system.EventsFile(""), nil, 0o600))
 		b.start("shop")
 		b.exit("shop", 0)
-		b.meanwhile(func() { b.world.populated, b.world.scopesErr = false, errors.New("nobody asks") })
-		b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY)
-		b.empty("shop")
-		b.rests(time.Minute)
+		b.onLoop(func() { b.system.populated, b.system.scopesErr = false, errors.New("not expected to be listed") })
+		b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY)
+		b.endScope("shop")
+		b.advance(time.Minute)
 		assert.NotContains(t, b.log.String(), "cannot list the scopes")
 	})
 }

@@ -12,25 +12,28 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Report is what an agent's hook says of its agent.
+// Report is a status report of an agent's hook.
 type Report struct {
 	Activity       string // session.Working, Idle or Waiting
-	Reason         string // one of session.WordReasons, or "": then one that waits has a question
-	Message        string // for a person; shimwire.SanitizeLine is what is kept of it
-	ConversationID string // the agent's own id of its conversation, "" if it says nothing of that
-	Expected       string // the session that who reports believes to be of, "" if it says nothing of that; see Misreported
+	Reason         string // one of session.ReportReasons, or "": then the reason for waiting is a question
+	Message        string // for a person; what shimwire.SanitizeLine returns for it is stored
+	ConversationID string // the agent's own id of its conversation, "" if it is not reported
+	Expected       string // the session to which the caller believes that it belongs, or ""; see Misreported
 }
 
-// A session may be told reportBurst new things at once, and then one each reportEvery. What it says over and over again counts once.
+// The limit of reports of a session: reportBurst at once, and then one each reportEvery. Reports
+// that repeat the one before do not count.
 const (
 	reportBurst = 20
 	reportEvery = 500 * time.Millisecond
 )
 
-// maxReportedText bounds a message as it comes, in bytes: beyond it something else than a message was sent.
+// maxReportedText limits a received message, in bytes, before it is sanitized. A longer text is not
+// a message.
 const maxReportedText = 64 << 10
 
-// Report takes note of what the hook of a session's agent says. Errors: NoSuchSession, InvalidState, Invalid, OverLimit.
+// Report records a status report of a hook of the session's agent. Errors: NoSuchSession,
+// InvalidState, Invalid, OverLimit.
 func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 	if err := r.check(); err != nil {
 		return err
@@ -39,44 +42,53 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 	if r.Activity == session.Waiting && r.Reason == "" {
 		r.Reason = session.Question
 	}
-	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Run.Ended() {
-			return nil, refuse(InvalidState, "session %q has no agent that could report: %s", id, stateClause(e.rec.View().State))
+			return nil, refuse(InvalidState, "session %q has no agent that could report: %s",
+				id, stateClause(e.rec.View().State))
 		}
-		word, changed := e.rec.Report(session.Word{Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic()})
-		conversed := s.conversed(e, r.ConversationID)
-		if !changed && !conversed {
+		status, changed := e.rec.NextReport(session.Report{
+			Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic(),
+		})
+		newConversation := s.isNewConversation(e, r.ConversationID)
+		if !changed && !newConversation {
 			return nil, nil
 		}
-		if !e.run.mayReport(time.Now()) {
-			return nil, refuse(OverLimit, "session %q reports too often: at most %d reports at once, then one every %v", id, reportBurst, reportEvery)
+		if !e.run.takeReportSlot(time.Now()) {
+			return nil, refuse(OverLimit, "session %q reports too often: at most %d reports at once, then one every %v",
+				id, reportBurst, reportEvery)
 		}
-		if conversed {
-			s.converse(e, r.ConversationID, session.Reported)
-			e.run.reported = r.ConversationID
+		if newConversation {
+			s.setConversation(e, r.ConversationID, session.Reported)
+			e.run.reportedConversation = r.ConversationID
 		}
-		s.seek(e, r.Activity, conversed)
+		s.detectConversation(e, r.Activity, newConversation)
 		if changed {
-			s.apply(e, session.Said{Run: e.rec.Run.ID, Source: session.FromReport, Word: word})
+			s.apply(e, session.StatusReported{Run: e.rec.Run.ID, Source: session.FromReport, Report: status})
 		}
-		return s.wait(e, func(*entry) bool { return true }, noError), nil
+		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
 	})
 }
 
-// misreportEvery is how often the journal is told of reports from elsewhere, for each session.
+// misreportEvery is the minimum time between two log records of Misreported for the same session.
 const misreportEvery = time.Minute
 
-// Misreported takes note that a process which believes to be of one session has reported, and is of another one, or of none (""): an agent's daemon that
-// serves several conversations, or something that has left its scope. What it said is dropped. It returns the answer that it gets. Errors: NoSuchSession.
+// Misreported is called for a report of a process that does not belong to the session that it
+// reports for: the daemon of an agent that serves several conversations, or a process that has left
+// its scope. Expected is the id of the session that it reports for, from that of the session to
+// which it belongs, "" for none. The report is dropped. Misreported returns the error for the
+// process: NoSessionForPID, or NoSuchSession if there is no session with the id expected.
 func (s *Supervisor) Misreported(ctx context.Context, expected, from string) error {
 	where := "outside of all sessions"
 	if from != "" {
 		where = fmt.Sprintf("of session %q", from)
 	}
-	err := s.with(ctx, expected, func(e *entry) (<-chan error, error) {
-		e.run.misreported = session.Told{Subject: "activity", Source: "report", At: time.Now(), Value: "rejected: it came from a process " + where}
-		if now := s.Monotonic(); e.run.misreportAt <= now {
-			e.run.misreportAt = now + misreportEvery
+	err := s.withSession(ctx, expected, func(e *entry) (<-chan error, error) {
+		e.run.lastMisreport = session.Evidence{
+			Subject: "activity", Source: "report", At: time.Now(), Value: "rejected: it came from a process " + where,
+		}
+		if now := s.Monotonic(); e.run.nextMisreportLog <= now {
+			e.run.nextMisreportLog = now + misreportEvery
 			s.Log.Warn("a report from elsewhere was dropped", "session", expected, "from", from)
 		}
 		return nil, nil
@@ -84,17 +96,20 @@ func (s *Supervisor) Misreported(ctx context.Context, expected, from string) err
 	if err != nil {
 		return err
 	}
-	return refuse(NoSessionForPID, "the process is %s, and reports for %q", where, expected)
+	return refuse(NoSessionForPID, "the process is %s, but reports for %q", where, expected)
 }
 
+// check returns an error if the report is invalid. Errors: Invalid, OverLimit.
 func (r Report) check() error {
 	switch {
 	case !slices.Contains(shimwire.Activities, r.Activity):
-		return refuse(Invalid, "activity is %s, and none of %s", brief(r.Activity), strings.Join(shimwire.Activities, ", "))
-	case r.Reason != "" && !slices.Contains(session.WordReasons, r.Reason):
-		return refuse(Invalid, "Reason is %s, and none of %s", brief(r.Reason), strings.Join(session.WordReasons, ", "))
+		return refuse(Invalid, "invalid activity %s: expected one of %s",
+			brief(r.Activity), strings.Join(shimwire.Activities, ", "))
+	case r.Reason != "" && !slices.Contains(session.ReportReasons, r.Reason):
+		return refuse(Invalid, "invalid Reason %s: expected one of %s",
+			brief(r.Reason), strings.Join(session.ReportReasons, ", "))
 	case r.Reason != "" && r.Activity == session.Working:
-		return refuse(Invalid, "Reason means nothing of an agent that is working")
+		return refuse(Invalid, "invalid Reason %s: an agent that is working has no reason", brief(r.Reason))
 	case len(r.Message) > maxReportedText:
 		return refuse(OverLimit, "Message is longer than %d bytes", maxReportedText)
 	case r.ConversationID != "" && !config.ValidConversationID(r.ConversationID):
@@ -103,128 +118,142 @@ func (r Report) check() error {
 	return nil
 }
 
-// mayReport takes one of the reports that may come at once, if there is one left.
-func (r *runtime) mayReport(now time.Time) bool {
-	if r.nextReport.Before(now) {
-		r.nextReport = now
+// takeReportSlot reports whether the limit of reports permits another one now, and counts it if so.
+func (r *runtime) takeReportSlot(now time.Time) bool {
+	if r.nextReportSlot.Before(now) {
+		r.nextReportSlot = now
 	}
-	if r.nextReport.Sub(now) > (reportBurst-1)*reportEvery {
+	if r.nextReportSlot.Sub(now) > (reportBurst-1)*reportEvery {
 		return false
 	}
-	r.nextReport = r.nextReport.Add(reportEvery)
+	r.nextReportSlot = r.nextReportSlot.Add(reportEvery)
 	return true
 }
 
-// conversed tells whether the agent says something new of its conversation. One that is kept in a file which we have named is no other's business. A file that
-// it holds open knows better, but of several this tells which.
-func (s *Supervisor) conversed(e *entry, id string) bool {
+// isNewConversation reports whether the conversation id of a report is valid for this agent and
+// new. An id in the name of a file that Corral has chosen (IdSource=history-file) is not replaced
+// by a report. An id detected from a file that the agent holds open has precedence over a reported
+// one; if several such files are open, the reported id selects one of them.
+func (s *Supervisor) isNewConversation(e *entry, id string) bool {
 	def, r := s.Agents[e.rec.Agent], e.rec.Run
-	return id != "" && (def.IdSource == config.IdReport || config.UsesConversation(def.ResumeCommand)) && def.IdSource != config.IdHistoryFile &&
-		id != e.run.reported && (id != r.Conversation || r.ConversationFrom != session.Reported)
+	return id != "" &&
+		(def.IdSource == config.IdReport || config.UsesConversation(def.ResumeCommand)) &&
+		def.IdSource != config.IdHistoryFile &&
+		id != e.run.reportedConversation && (id != r.Conversation || r.ConversationFrom != session.Reported)
 }
 
-// shimSources are those that a shim speaks for.
-var shimSources = []session.Source{session.FromOSC7501, session.FromNotify, session.FromTitle, session.FromBell, session.FromScreen}
+// shimSources are the sources whose status reports a shim forwards.
+var shimSources = []session.Source{
+	session.FromOSC7501, session.FromNotify, session.FromTitle, session.FromBell, session.FromScreen,
+}
 
-// agentSaid takes note of what the shim has heard of its agent. A younger shim may know words that we do not: they are passed over.
-func (s *Supervisor) agentSaid(e *entry, m shimwire.Message) {
+// statusReported records a status report that the shim has received from its agent. A shim of a
+// newer version may send values that this version does not know: they are ignored.
+func (s *Supervisor) statusReported(e *entry, m shimwire.Message) {
 	source := session.Source(m.Source)
 	if !slices.Contains(shimSources, source) ||
-		m.Activity != "" && !slices.Contains(shimwire.Activities, m.Activity) || m.Reason != "" && !slices.Contains(shimwire.Reasons, m.Reason) {
+		m.Activity != "" && !slices.Contains(shimwire.Activities, m.Activity) ||
+		m.Reason != "" && !slices.Contains(shimwire.Reasons, m.Reason) {
 		return
 	}
-	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: source, Word: session.Word{
-		Activity: m.Activity, Reason: m.Reason, Message: shimwire.SanitizeLine(m.Text), At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq),
+	s.apply(e, session.StatusReported{Run: e.rec.Run.ID, Source: source, Report: session.Report{
+		Activity: m.Activity, Reason: m.Reason, Message: shimwire.SanitizeLine(m.Text),
+		At: m.Since, Monotonic: s.reportedAt(m), Seq: uint64(m.Seq),
 	}})
-	s.seek(e, m.Activity, false)
+	s.detectConversation(e, m.Activity, false)
 }
 
-// saidAt is when what a shim tells has begun, by CLOCK_MONOTONIC. An older shim tells only what the clock on the wall said then: as far as that goes it is
-// new.
-func (s *Supervisor) saidAt(m shimwire.Message) time.Duration {
+// reportedAt returns when the reported status began, by CLOCK_MONOTONIC. A shim of an older version
+// reports only the time of the wall clock: its status counts as new.
+func (s *Supervisor) reportedAt(m shimwire.Message) time.Duration {
 	if m.SinceMonotonic == 0 {
 		return s.Monotonic()
 	}
 	return m.SinceMonotonic
 }
 
-// printed takes note of whether the agent prints.
-func (s *Supervisor) printed(e *entry, idle bool, m shimwire.Message) {
-	w := session.Word{Activity: session.Working, At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq)}
+// outputReported records whether the agent prints output (working) or has fallen silent (idle).
+func (s *Supervisor) outputReported(e *entry, idle bool, m shimwire.Message) {
+	report := session.Report{Activity: session.Working, At: m.Since, Monotonic: s.reportedAt(m), Seq: uint64(m.Seq)}
 	if idle {
-		w.Activity = session.Idle
+		report.Activity = session.Idle
 	}
-	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: session.FromOutput, Word: w})
-	s.seek(e, w.Activity, false)
+	s.apply(e, session.StatusReported{Run: e.rec.Run.ID, Source: session.FromOutput, Report: report})
+	s.detectConversation(e, report.Activity, false)
 }
 
-// Acknowledge takes note that a person knows what the session wants attention for. Errors: NoSuchSession.
+// Acknowledge records that a person knows why the session needs attention. Errors: NoSuchSession.
 func (s *Supervisor) Acknowledge(ctx context.Context, id string) error {
-	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if !s.acknowledge(e) {
 			return nil, nil
 		}
-		return s.wait(e, func(*entry) bool { return true }, noError), nil
+		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
 	})
 }
 
-// AcknowledgeState takes note that a person knows what state the session is in. What its agent asks for stays unacknowledged. Errors: NoSuchSession.
+// AcknowledgeState records that a person knows the state of the session. A request of its agent
+// stays unacknowledged. Errors: NoSuchSession.
 func (s *Supervisor) AcknowledgeState(ctx context.Context, id string) error {
-	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Attention().Source != "" || !s.acknowledge(e) {
 			return nil, nil
 		}
-		return s.wait(e, func(*entry) bool { return true }, noError), nil
+		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
 	})
 }
 
-// acknowledge does so in the event loop, and returns whether there was anything to acknowledge.
+// acknowledge acknowledges in the event loop, and reports whether there was anything to
+// acknowledge.
 func (s *Supervisor) acknowledge(e *entry) bool {
 	if a := e.rec.Attention(); a.Reason == "" || a.Acknowledged {
 		return false
 	}
-	s.lookAtClock()
+	s.checkClock()
 	seen := e.rec.Acknowledgement()
 	seen.At, seen.On = time.Now(), s.boot
 	s.apply(e, seen)
 	return true
 }
 
-// answered takes note that the agent was given input while these words of its were known.
-func (s *Supervisor) answered(e *entry, run string, words session.Seqs) {
-	if e.rec.Run != nil && e.rec.Run.ID == run && words != (session.Seqs{}) {
-		e.run.answered = s.Monotonic()
-		s.apply(e, session.Answered{Run: run, Words: words})
+// markAnswered records that the agent was sent input after it had made the requests of these status
+// reports.
+func (s *Supervisor) markAnswered(e *entry, run string, requests session.Seqs) {
+	if e.rec.Run != nil && e.rec.Run.ID == run && requests != (session.Seqs{}) {
+		e.run.answeredAt = s.Monotonic()
+		s.apply(e, session.Answered{Run: run, Reports: requests})
 	}
 }
 
-// attachedOrNot looks whether somebody is attached to the session's terminal. Who comes has seen what it wants attention for.
-func (s *Supervisor) attachedOrNot(e *entry) {
-	attached := s.World.Attached(s.target(e))
+// updateAttached checks whether a client is attached to the session's terminal. A person who
+// attaches has seen why the session needs attention.
+func (s *Supervisor) updateAttached(e *entry) {
+	attached := s.Terminals.IsAttached(s.target(e))
 	switch {
 	case attached == e.run.attached:
 		return
 	case attached:
 		s.acknowledge(e)
 	default:
-		e.run.detached = s.Monotonic()
+		e.run.detachedAt = s.Monotonic()
 	}
 	e.run.attached = attached
-	s.touch(e)
+	s.markDirty(e)
 }
 
-// Explain returns what the session's state, activity and attention follow from. Errors: NoSuchSession.
-func (s *Supervisor) Explain(id string) (told []session.Told, err error) {
+// Explain returns the facts and status reports that determine the session's state, activity and
+// attention. Errors: NoSuchSession.
+func (s *Supervisor) Explain(id string) (facts []session.Evidence, err error) {
 	if e := s.do(func() {
 		var e *entry
 		if e, err = s.find(id); err == nil {
-			told = e.rec.Explain()
-			if !e.run.misreported.At.IsZero() {
-				told = append(told, e.run.misreported)
+			facts = e.rec.Explain()
+			if !e.run.lastMisreport.At.IsZero() {
+				facts = append(facts, e.run.lastMisreport)
 			}
 		}
 	}); e != nil {
 		return nil, e
 	}
-	return told, err
+	return facts, err
 }

@@ -18,84 +18,87 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// running creates a session whose shim has told of its agent.
-func (b *bed) running() *shim {
+// startWithShim creates a session whose shim has connected and reported its agent.
+func (b *bed) startWithShim() *shim {
 	b.t.Helper()
 	s := b.withShim()
 	s.hello()
-	b.heard()
+	b.takeTrace()
 	return s
 }
 
-// wants is what a session wants attention for, who told it, and what the agent does.
-type wants struct{ attention, source, activity string }
+// attentionState is why a session needs attention, the source that reported it, and what the agent
+// does.
+type attentionState struct{ attention, source, activity string }
 
-func (s *shim) wants() wants {
+func (s *shim) attention() attentionState {
 	s.t.Helper()
 	synctest.Wait()
 	n := s.snapshot()
-	return wants{n.Attention, n.AttentionSource, n.Activity}
+	return attentionState{n.Attention, n.AttentionSource, n.Activity}
 }
 
 func (b *bed) report(activity, reason, message string) {
 	b.t.Helper()
-	require.NoError(b.t, b.sup.Report(b.t.Context(), "shop", Report{Activity: activity, Reason: reason, Message: message}))
+	r := Report{Activity: activity, Reason: reason, Message: message}
+	require.NoError(b.t, b.sup.Report(b.t.Context(), "shop", r))
 }
 
-func TestAReportIsSavedThenTold(t *testing.T) {
+func TestReport_IsSavedThenPublished(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
+		s := b.startWithShim()
 		b.call("report", func(ctx context.Context) error {
 			return b.sup.Report(ctx, "shop", Report{Activity: "waiting", Reason: "permission", Message: "may I?"})
 		})
-		assert.Equal(t, []string{"0s save shop: running", "0s publish shop: running", "0s answer 1", "0s report: ok"}, b.heard())
-		assert.Equal(t, wants{"permission", "report", "waiting"}, s.wants())
+		assert.Equal(t,
+			[]string{"0s save shop: running", "0s publish shop: running", "0s answer 1", "0s report: ok"}, b.takeTrace())
+		assert.Equal(t, attentionState{"permission", "report", "waiting"}, s.attention())
 		assert.Equal(t, "may I?", s.snapshot().AttentionMessage)
-		assert.Equal(t, "permission", b.records.last("shop").Attention().Reason, "another daemon knows it too")
+		assert.Equal(t, "permission", b.records.last("shop").Attention().Reason, "it is in the record")
 
 		b.report("waiting", "permission", "may I?")
-		assert.Empty(t, b.heard(), "said again it is nothing new")
+		assert.Empty(t, b.takeTrace(), "a repeated report is not new")
 		require.NoError(t, b.sup.Acknowledge(b.t.Context(), "shop"))
-		assert.Equal(t, wants{"permission", "report", "waiting"}, s.wants(), "it is still asked")
+		assert.Equal(t, attentionState{"permission", "report", "waiting"}, s.attention(), "the request remains")
 		assert.True(t, s.snapshot().AttentionAcknowledged)
 		assert.Equal(t, "may I?", s.snapshot().AttentionMessage)
-		assert.True(t, b.records.last("shop").Attention().Acknowledged, "another daemon knows that a person has seen it")
-		b.heard()
+		assert.True(t, b.records.last("shop").Attention().Acknowledged, "that is in the record, too")
+		b.takeTrace()
 		require.NoError(t, b.sup.Acknowledge(b.t.Context(), "shop"))
-		assert.Empty(t, b.heard(), "acknowledged once more, nothing changes")
+		assert.Empty(t, b.takeTrace(), "acknowledging it again changes nothing")
 		b.report("waiting", "permission", "may I?")
-		assert.Equal(t, wants{"permission", "report", "waiting"}, s.wants())
-		assert.False(t, s.snapshot().AttentionAcknowledged, "said after that it is asked again")
+		assert.Equal(t, attentionState{"permission", "report", "waiting"}, s.attention())
+		assert.False(t, s.snapshot().AttentionAcknowledged, "a report after that is a new request")
 		b.report("working", "", "")
-		assert.Equal(t, wants{"", "report", "working"}, s.wants())
+		assert.Equal(t, attentionState{"", "report", "working"}, s.attention())
 		b.report("waiting", "", "")
-		assert.Equal(t, wants{"question", "report", "waiting"}, s.wants(), "an agent that waits wants somebody")
+		assert.Equal(t, attentionState{"question", "report", "waiting"}, s.attention(), "an agent that waits needs attention")
 		b.report("idle", "turn-ended", "")
-		assert.Equal(t, wants{"turn-ended", "report", "idle"}, s.wants())
-		s.hangUp()
+		assert.Equal(t, attentionState{"turn-ended", "report", "idle"}, s.attention())
+		s.disconnect()
 	})
 }
 
-func TestReportsThatAreRefused(t *testing.T) {
+func TestReport_RefusesInvalidOnes(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
+		s := b.startWithShim()
 		for _, row := range []struct {
 			report Report
 			kind   Kind
-			says   string
+			text   string
 		}{
-			{Report{Activity: "dreaming"}, Invalid, `activity is "dreaming"`},
-			{Report{Activity: "waiting", Reason: "failed"}, Invalid, `Reason is "failed"`},
+			{Report{Activity: "dreaming"}, Invalid, `invalid activity "dreaming"`},
+			{Report{Activity: "waiting", Reason: "failed"}, Invalid, `invalid Reason "failed"`},
 			{Report{Activity: "working", Reason: "permission"}, Invalid, "Reason"},
 			{Report{Activity: "idle", ConversationID: "--yolo"}, Invalid, "ConversationId"},
 			{Report{Activity: "idle", Message: strings.Repeat("x", maxReportedText+1)}, OverLimit, "Message"},
 		} {
 			err := b.sup.Report(b.t.Context(), "shop", row.report)
 			assert.Equal(t, row.kind, kindOf(err))
-			require.ErrorContains(t, err, row.says)
+			require.ErrorContains(t, err, row.text)
 		}
 		assert.Equal(t, NoSuchSession, kindOf(b.sup.Report(b.t.Context(), "other", Report{Activity: "idle"})))
-		assert.Equal(t, wants{"", "output", "working"}, s.wants())
+		assert.Equal(t, attentionState{"", "output", "working"}, s.attention())
 
 		b.report("waiting", "question", strings.Repeat("é", shimwire.MaxText))
 		message := s.snapshot().AttentionMessage
@@ -104,152 +107,169 @@ func TestReportsThatAreRefused(t *testing.T) {
 		b.exit("shop", 0)
 		require.Equal(t, "completed", b.state("shop"))
 		assert.Equal(t, InvalidState, kindOf(b.sup.Report(b.t.Context(), "shop", Report{Activity: "idle"})))
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-// TestReportsAreLimited: an agent that cannot stop costs no more than what is told of it.
-func TestReportsAreLimited(t *testing.T) {
+// TestReport_RateIsLimited: reports that change nothing do not count.
+func TestReport_RateIsLimited(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
-		say := func(i int) error {
+		s := b.startWithShim()
+		report := func(i int) error {
 			return b.sup.Report(b.t.Context(), "shop", Report{Activity: []string{"working", "idle"}[i%2]})
 		}
 		for i := range reportBurst {
-			require.NoError(t, say(i))
+			require.NoError(t, report(i))
 		}
-		assert.Equal(t, OverLimit, kindOf(say(reportBurst)))
-		require.NoError(t, say(reportBurst-1), "what is known already costs nothing")
+		assert.Equal(t, OverLimit, kindOf(report(reportBurst)))
+		require.NoError(t, report(reportBurst-1), "a repeated report does not count")
 		<-time.After(reportEvery)
-		require.NoError(t, say(reportBurst))
-		assert.Equal(t, OverLimit, kindOf(say(reportBurst+1)))
-		s.hangUp()
+		require.NoError(t, report(reportBurst))
+		assert.Equal(t, OverLimit, kindOf(report(reportBurst+1)))
+		s.disconnect()
 	})
 }
 
-// TestReport_KeepsALine of the message, without what acts on a terminal.
+// TestReport_KeepsALine: the message becomes one line without control sequences for a terminal.
 func TestReport_KeepsALine(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
-		require.NoError(t, b.sup.Report(b.t.Context(), "shop", Report{Activity: session.Waiting, Message: "May I\n\u009b2J \u202eyes?\u200e\x1b]0;x\a"}))
+		s := b.startWithShim()
+		require.NoError(t, b.sup.Report(b.t.Context(), "shop", Report{
+			Activity: session.Waiting, Message: "May I\n\u009b2J \u202eyes?\u200e\x1b]0;x\a",
+		}))
 		assert.Equal(t, "May I 2J yes? ]0;x", s.snapshot().AttentionMessage)
 	})
 }
 
-func TestTheShimTellsWhatTheAgentSays(t *testing.T) {
+func TestShim_ForwardsStatusReports(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
-		s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
-		assert.Equal(t, []string{"0s publish shop: running"}, b.heard(), "which the shim would say again: it is not saved")
-		assert.Equal(t, wants{"bell", "bell", "working"}, s.wants())
-		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 3})
-		assert.Equal(t, wants{"bell", "bell", "waiting"}, s.wants())
-		s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: "notify", Text: "half\x00\xff \u009b31m\u202e", Since: time.Now(), Seq: 4})
+		s := b.startWithShim()
+		s.send(shimwire.Message{Kind: shimwire.StatusReport, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
+		assert.Equal(t, []string{"0s publish shop: running"}, b.takeTrace(), "not saved: the shim would report it again")
+		assert.Equal(t, attentionState{"bell", "bell", "working"}, s.attention())
+		s.send(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 3})
+		assert.Equal(t, attentionState{"bell", "bell", "waiting"}, s.attention())
+		s.send(shimwire.Message{
+			Kind: shimwire.StatusReport, Source: "notify", Text: "half\x00\xff \u009b31m\u202e", Since: time.Now(), Seq: 4,
+		})
 		assert.Equal(t, "half \uFFFD 31m", s.snapshot().StatusText)
 		require.NoError(t, b.sup.Acknowledge(b.t.Context(), "shop"))
-		s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
-		assert.Equal(t, wants{"", "output", "idle"}, s.wants(), "a shim that says it again has not rung again")
+		s.send(shimwire.Message{Kind: shimwire.StatusReport, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
+		assert.Equal(t, attentionState{"", "output", "idle"}, s.attention(), "a repeated message is not another bell")
 		for _, m := range []shimwire.Message{
-			{Source: "report", Activity: "waiting"}, {Source: "gossip", Activity: "waiting"}, {Source: "notify", Activity: "dreaming"}, {Source: "notify", Reason: "failed"},
+			{Source: "report", Activity: "waiting"}, {Source: "gossip", Activity: "waiting"},
+			{Source: "notify", Activity: "dreaming"}, {Source: "notify", Reason: "failed"},
 		} {
 			m.Kind, m.Seq = shimwire.StatusReport, 9
-			s.says(m)
-			assert.Equal(t, wants{"", "output", "idle"}, s.wants(), "%v is not for it to say", m)
+			s.send(m)
+			assert.Equal(t, attentionState{"", "output", "idle"}, s.attention(), "a shim cannot report %v", m)
 		}
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-func TestAnAgentThatSaysItselfWhenItIsReady(t *testing.T) {
+// introduce makes the shim report the agent that it has executed, which is not ready yet.
+func (s *shim) introduce() {
+	s.t.Helper()
+	s.send(shimwire.Message{
+		Kind: shimwire.Hello, RunID: s.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12,
+		Started: time.Now(), Since: time.Now(), Seq: 1,
+	})
+}
+
+func TestTypeNotify_StartWaitsForReady(t *testing.T) {
 	notifying := map[string]config.Agent{"command": {Name: "command", Type: config.TypeNotify}}
 	supervise(t, func(b *bed) {
 		require.NoError(t, b.sup.Reload(config.Default(), notifying))
 		s := b.withShim()
-		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
+		s.introduce()
 		assert.Equal(t, "starting", b.state("shop"))
-		assert.NotContains(t, b.heard(), "0s create: ok")
-		<-time.After(startTimeout + time.Second)
-		s.says(shimwire.Message{Kind: shimwire.Ready, Since: time.Now()})
+		assert.NotContains(t, b.takeTrace(), "0s create: ok")
+		<-time.After(systemdTimeout + time.Second)
+		s.send(shimwire.Message{Kind: shimwire.Ready, Since: time.Now()})
 		assert.Equal(t, "running", b.state("shop"))
-		assert.Contains(t, b.heard(), "31s create: ok")
-		<-time.After(readyTimeout)
+		assert.Contains(t, b.takeTrace(), "31s create: ok")
+		<-time.After(session.ReadyTimeout)
 		assert.Equal(t, "running", b.state("shop"))
-		s.hangUp()
+		s.disconnect()
 	})
 	supervise(t, func(b *bed) {
 		require.NoError(t, b.sup.Reload(config.Default(), notifying))
 		s := b.withShim()
-		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
-		<-time.After(readyTimeout)
+		s.introduce()
+		<-time.After(session.ReadyTimeout)
 		assert.Equal(t, "failed", b.state("shop"))
 		assert.Equal(t, "its agent did not report that it is ready within 1m30s", s.snapshot().Reason)
-		s.hangUp()
+		s.disconnect()
 	})
-	supervise(t, func(b *bed) { // while it has no workspace nothing is done to it; when that is back, it has its time again
+	// While the workspace is missing, the time limit does not apply. It begins anew once the workspace
+	// is back.
+	supervise(t, func(b *bed) {
 		require.NoError(t, b.sup.Reload(config.Default(), notifying))
 		s := b.withShim()
-		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
+		s.introduce()
 		seen := func(gone bool) {
-			b.meanwhile(func() { b.sup.apply(b.sup.sessions["shop"], session.WorkspaceSeen{Gone: gone}) })
+			b.onLoop(func() { b.sup.apply(b.sup.sessions["shop"], session.WorkspaceObserved{Gone: gone}) })
 		}
 		seen(true)
-		<-time.After(readyTimeout)
+		<-time.After(session.ReadyTimeout)
 		assert.Equal(t, "orphaned", b.state("shop"))
 		seen(false)
 		assert.Equal(t, "starting", b.state("shop"))
-		<-time.After(readyTimeout)
+		<-time.After(session.ReadyTimeout)
 		assert.Equal(t, "failed", b.state("shop"))
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-// attach has somebody attach to the session's terminal, or detach, and inotify tell of what tmux does then.
-func (s *shim) attach(there bool) {
+// attach attaches a client to the session's terminal, or detaches it, and makes inotify report what
+// tmux does then.
+func (s *shim) attach(attached bool) {
 	s.t.Helper()
-	_ = s.sup.do(func() { s.world.attached = there })
-	s.files.tell(s.sup.runtimeDir("shop"), "tmux", unix.IN_ATTRIB)
+	_ = s.sup.do(func() { s.system.attached = attached })
+	s.files.notify(s.sup.runtimeDir("shop"), "tmux", unix.IN_ATTRIB)
 	synctest.Wait()
 }
 
-func TestWhoAttachesHasSeenIt(t *testing.T) {
+func TestAttach_AcknowledgesAttention(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
+		s := b.startWithShim()
 		b.report("waiting", "permission", "")
 		raised := s.snapshot().AttentionSince
 		<-time.After(time.Minute)
 		s.attach(true)
-		assert.Equal(t, wants{"permission", "report", "waiting"}, s.wants())
+		assert.Equal(t, attentionState{"permission", "report", "waiting"}, s.attention())
 		assert.True(t, s.snapshot().AttentionAcknowledged)
-		assert.Equal(t, raised, s.snapshot().AttentionSince, "it has waited since it asked")
+		assert.Equal(t, raised, s.snapshot().AttentionSince, "the agent has waited since its request")
 		b.report("waiting", "question", "")
-		assert.Equal(t, "question", s.wants().attention)
-		assert.False(t, s.snapshot().AttentionAcknowledged, "it may be in another window: whoever is attached need not be looking")
+		assert.Equal(t, "question", s.attention().attention)
+		assert.False(t, s.snapshot().AttentionAcknowledged, "an attached terminal may be out of sight")
 		s.attach(true)
-		assert.False(t, s.snapshot().AttentionAcknowledged, "nobody has come")
+		assert.False(t, s.snapshot().AttentionAcknowledged, "no client attached meanwhile")
 		b.exit("shop", 0)
 		assert.Equal(t, "completed", b.state("shop"))
-		assert.Empty(t, s.wants().attention, "under somebody's eyes")
-		s.hangUp()
+		assert.Empty(t, s.attention().attention, "an attached client has seen it")
+		s.disconnect()
 	})
 	supervise(t, func(b *bed) {
-		s := b.running()
+		s := b.startWithShim()
 		b.exit("shop", 0)
-		assert.Equal(t, "completed", s.wants().attention)
+		assert.Equal(t, "completed", s.attention().attention)
 		s.attach(true)
-		assert.Empty(t, s.wants().attention)
-		b.empty("shop")
-		assert.Empty(t, s.wants().attention)
-		s.hangUp()
+		assert.Empty(t, s.attention().attention)
+		b.endScope("shop")
+		assert.Empty(t, s.attention().attention)
+		s.disconnect()
 	})
 }
 
-// TestWhoAttachesUnheard: of who comes and goes while inotify loses what it has to tell.
-func TestWhoAttachesUnheard(t *testing.T) {
+// TestAttach_IsDetectedAfterInotifyOverflow: clients attach and detach while inotify loses events.
+func TestAttach_IsDetectedAfterInotifyOverflow(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
-		lost := func(there bool) {
+		s := b.startWithShim()
+		lost := func(attached bool) {
 			t.Helper()
-			_ = s.sup.do(func() { s.world.attached = there })
+			_ = s.sup.do(func() { s.system.attached = attached })
 			s.files.events <- inotify.Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}
 			synctest.Wait()
 		}
@@ -257,219 +277,223 @@ func TestWhoAttachesUnheard(t *testing.T) {
 		lost(true)
 		assert.True(t, s.snapshot().AttentionAcknowledged)
 		assert.True(t, s.snapshot().Attached)
-		b.exitUnseen("shop", 0)
+		b.exitWithoutEvent("shop", 0)
 		lost(false)
 		assert.False(t, s.snapshot().Attached)
-		assert.Equal(t, "completed", s.wants().attention, "nobody was there any more")
-		s.hangUp()
+		assert.Equal(t, "completed", s.attention().attention, "no client was attached when it completed")
+		s.disconnect()
 	})
 }
 
-func TestInputAnswers(t *testing.T) {
+func TestInput_AnswersTheQuestion(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
+		s := b.startWithShim()
 		send := func(how Input) error { return b.sup.Send(b.t.Context(), "shop", "yes", how) }
 		assert.Equal(t, NotWaiting, kindOf(send(Input{IfWaiting: true})))
 		require.NoError(t, send(Input{}))
-		assert.Empty(t, b.heard(), "who sends to an agent that asks nothing changes nothing")
+		assert.Empty(t, b.takeTrace(), "without a request, input changes nothing")
 		b.report("waiting", "permission", "")
 		require.NoError(t, send(Input{IfWaiting: true, Enter: true}))
-		assert.Equal(t, wants{"", "output", "working"}, s.wants())
-		assert.Equal(t, NotWaiting, kindOf(send(Input{IfWaiting: true})), "it is answered once")
+		assert.Equal(t, attentionState{"", "output", "working"}, s.attention())
+		assert.Equal(t, NotWaiting, kindOf(send(Input{IfWaiting: true})), "the request was answered already")
 		b.report("waiting", "question", "")
 		require.NoError(t, b.sup.Keys(b.t.Context(), "shop", []string{"y"}))
-		assert.Equal(t, wants{"", "output", "working"}, s.wants())
+		assert.Equal(t, attentionState{"", "output", "working"}, s.attention())
 
 		b.report("waiting", "question", "and now?")
-		b.world.sent = func() { b.report("waiting", "permission", "asked meanwhile") }
+		b.system.typed = func() { b.report("waiting", "permission", "asked meanwhile") }
 		require.NoError(t, send(Input{}))
-		assert.Equal(t, wants{"permission", "report", "waiting"}, s.wants(), "nobody has answered that")
-		s.hangUp()
+		assert.Equal(t, attentionState{"permission", "report", "waiting"}, s.attention(), "the newer request is not answered")
+		s.disconnect()
 	})
 }
 
-// TestWhoTellsItselfWhatItDoesGoesOnAsking until it says that it was answered: a key that it did not take changes nothing. For a moment after an answer
-// it is given no second one.
-func TestWhoTellsItselfWhatItDoesGoesOnAsking(t *testing.T) {
+// TestInput_OSC7501AgentAsksUntilItReportsTheAnswer: a key that the agent does not read changes
+// nothing. For a moment after an answer, it is sent no second one.
+func TestInput_OSC7501AgentAsksUntilItReportsTheAnswer(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
-		say := func(seq uint32, activity, reason string) {
-			s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: shimwire.OSC7501, Activity: activity, Reason: reason, Since: time.Now(), Seq: seq})
-		}
+		s := b.startWithShim()
 		send := func() error { return b.sup.Send(b.t.Context(), "shop", "yes", Input{IfWaiting: true}) }
-		asks := wants{"permission", "osc7501", "waiting"}
-		say(2, "waiting", "permission")
+		asks := attentionState{"permission", "osc7501", "waiting"}
+		s.reportStatus(2, "waiting", "permission")
 		require.NoError(t, send())
-		assert.Equal(t, asks, s.wants())
+		assert.Equal(t, asks, s.attention())
 		assert.Equal(t, NotWaiting, kindOf(send()))
-		<-time.After(answerTime)
-		require.NoError(t, send(), "it has not taken the first one")
-		say(3, "working", "")
-		assert.Equal(t, wants{"", "osc7501", "working"}, s.wants())
-		say(4, "waiting", "permission")
+		<-time.After(answerTimeout)
+		require.NoError(t, send(), "it has not read the first answer")
+		s.reportStatus(3, "working", "")
+		assert.Equal(t, attentionState{"", "osc7501", "working"}, s.attention())
+		s.reportStatus(4, "waiting", "permission")
 		require.NoError(t, send(), "another question")
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-// idling makes agents be suspended after an hour.
-func (b *bed) idling(agent config.Agent) {
+// withIdleSuspend configures that agents are suspended after an hour, and the definition of the
+// bed's agent.
+func (b *bed) withIdleSuspend(agent config.Agent) {
 	b.t.Helper()
 	conf := config.Default()
 	conf.IdleSuspend = time.Hour
 	require.NoError(b.t, b.sup.Reload(conf, map[string]config.Agent{"command": agent}))
 }
 
-// alarm is what the alarm is set to.
-func (b *bed) alarm() (at time.Time) {
+// alarmTime returns the time to which the alarm is set.
+func (b *bed) alarmTime() (at time.Time) {
 	b.t.Helper()
-	require.NoError(b.t, b.sup.do(func() { at = b.sup.nextExpiry }))
+	require.NoError(b.t, b.sup.do(func() { at = b.sup.alarmTime }))
 	return at
 }
 
-func TestAnAgentThatIsIdleForTooLongIsSuspended(t *testing.T) {
+func TestIdleSuspend_SuspendsAfterTheLimit(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.idling(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
-		s := b.running()
-		assert.Zero(t, b.alarm(), "it works")
+		b.withIdleSuspend(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
+		s := b.startWithShim()
+		assert.Zero(t, b.alarmTime(), "the agent is working")
 		idle := time.Now()
-		s.says(shimwire.Message{Kind: shimwire.Idle, Since: idle, Seq: 2})
-		assert.True(t, b.alarm().Equal(idle.Add(10*time.Minute)))
+		s.send(shimwire.Message{Kind: shimwire.Idle, Since: idle, Seq: 2})
+		assert.True(t, b.alarmTime().Equal(idle.Add(10*time.Minute)))
 		b.sup.AlarmRang()
-		assert.Equal(t, "running", b.state("shop"), "it went off early")
+		assert.Equal(t, "running", b.state("shop"), "the alarm was early")
 
 		<-time.After(10 * time.Minute)
 		s.attach(true)
 		b.sup.AlarmRang()
-		assert.Equal(t, "running", b.state("shop"), "somebody looks at it")
+		assert.Equal(t, "running", b.state("shop"), "a client is attached")
 		s.attach(false)
 		b.sup.AlarmRang()
-		assert.Equal(t, "running", b.state("shop"), "and has just left")
+		assert.Equal(t, "running", b.state("shop"), "the client has just detached")
 		b.report("waiting", "permission", "")
-		assert.Zero(t, b.alarm(), "it waits for an answer")
+		assert.Zero(t, b.alarmTime(), "the agent waits for an answer")
 		b.report("waiting", "turn-ended", "")
-		assert.NotZero(t, b.alarm())
+		assert.NotZero(t, b.alarmTime())
 		<-time.After(10 * time.Minute)
 		b.sup.AlarmRang()
 		assert.Equal(t, "stopping", b.state("shop"))
 		b.exit("shop", 0)
-		b.empty("shop")
+		b.endScope("shop")
 		assert.Equal(t, "suspended", b.state("shop"))
 		assert.Equal(t, "its agent was idle for 10m0s", s.snapshot().Reason)
-		s.hangUp()
+		s.disconnect()
 
-		b.world.start = nil // the next run is there at once
-		b.heard()
-		require.NoError(t, b.sup.Send(b.t.Context(), "shop", "go on", Input{}), "which resumes it")
+		b.system.start = nil // the next run starts at once
+		b.takeTrace()
+		require.NoError(t, b.sup.Send(b.t.Context(), "shop", "continue", Input{}), "sending resumes it")
 		assert.Equal(t, "running", b.state("shop"))
 		assert.EqualValues(t, 2, s.snapshot().NRuns)
 	})
 }
 
-// In the bubble the time of day goes on, and that is all that tells: a clock that is set forward, and a machine that sleeps, let the other clocks stand still.
-func TestIdleTimeIsTimeAwake(t *testing.T) {
-	for name, passes := range map[string]func(b *bed, d time.Duration){
-		"the clock is set forward": func(b *bed, d time.Duration) { b.set += d },
+// TestIdleSuspend_CountsOnlyTimeAwake: the fake wall clock always advances. If the clock is set
+// forward or the machine sleeps, CLOCK_MONOTONIC stands still meanwhile.
+func TestIdleSuspend_CountsOnlyTimeAwake(t *testing.T) {
+	for name, skip := range map[string]func(b *bed, d time.Duration){
+		"the clock is set forward": func(b *bed, d time.Duration) { b.clockOffset += d },
 		"the machine sleeps":       func(b *bed, d time.Duration) { b.slept += d },
 	} {
 		t.Run(name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
-				b.idling(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
-				s := b.running()
-				s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), SinceMonotonic: b.sup.Monotonic() - 3*time.Second, Seq: 2})
-				assert.True(t, b.alarm().Equal(time.Now().Add(10*time.Minute-3*time.Second)))
+				b.withIdleSuspend(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
+				s := b.startWithShim()
+				s.send(shimwire.Message{
+					Kind: shimwire.Idle, Since: time.Now(), SinceMonotonic: b.sup.Monotonic() - 3*time.Second, Seq: 2,
+				})
+				assert.True(t, b.alarmTime().Equal(time.Now().Add(10*time.Minute-3*time.Second)))
 
 				<-time.After(time.Hour)
-				passes(b, time.Hour)
+				skip(b, time.Hour)
 				b.sup.AlarmRang()
 				assert.Equal(t, "running", b.state("shop"))
-				assert.True(t, b.alarm().Equal(time.Now().Add(10*time.Minute-3*time.Second)), "it has all its time yet")
+				assert.True(t, b.alarmTime().Equal(time.Now().Add(10*time.Minute-3*time.Second)), "none of its time has passed")
 				<-time.After(10 * time.Minute)
 				b.sup.AlarmRang()
 				assert.Equal(t, "stopping", b.state("shop"))
 				b.exit("shop", 0)
-				b.empty("shop")
-				s.hangUp()
+				b.endScope("shop")
+				s.disconnect()
 			})
 		})
 	}
 }
 
-func TestWhatIsNotSuspendedForBeingIdle(t *testing.T) {
+func TestIdleSuspend_Exceptions(t *testing.T) {
 	for name, agent := range map[string]config.Agent{
-		"an agent that could not go on, unless that is meant": {Name: "command"},
-		"one that may be idle for ever":                       {Name: "command", IdleSuspend: config.Infinity},
+		"an agent that cannot be resumed, by the general setting": {Name: "command"},
+		"an agent that may be idle forever":                       {Name: "command", IdleSuspend: config.Infinity},
 	} {
 		t.Run(name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
-				b.idling(agent)
-				s := b.running()
-				s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 2})
-				assert.Zero(t, b.alarm())
-				s.hangUp()
+				b.withIdleSuspend(agent)
+				s := b.startWithShim()
+				s.send(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 2})
+				assert.Zero(t, b.alarmTime())
+				s.disconnect()
 			})
 		})
 	}
 }
 
-// TestAttachCommand_SetsTheDetachKey of the configuration: an older version of Corral may have started the session, without one.
+// TestAttachCommand_SetsTheDetachKey sets the configured key: an older version of Corral may have
+// started the session without one.
 func TestAttachCommand_SetsTheDetachKey(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.sup.Config.DetachKey = "C-q"
-		b.heard()
+		b.takeTrace()
 		_, err := b.sup.AttachCommand(b.t.Context(), "shop")
 		require.NoError(t, err)
-		assert.Contains(t, b.heard(), "0s set the detach key of shop: C-q")
+		assert.Contains(t, b.takeTrace(), "0s set the detach key of shop: C-q")
 	})
 }
 
-func TestASuspendedSessionIsResumedForInput(t *testing.T) {
+func TestSend_ResumesASuspendedSession(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.call("suspend", func(ctx context.Context) error { return b.sup.Suspend(ctx, "shop") })
-		b.heard()
+		b.takeTrace()
 		b.exit("shop", 0)
-		b.empty("shop")
+		b.endScope("shop")
 		require.Equal(t, "suspended", b.state("shop"))
-		assert.Equal(t, InvalidState, kindOf(b.sup.Send(b.t.Context(), "shop", "x", Input{})), "who has suspended it has meant it")
+		assert.Equal(t, InvalidState, kindOf(b.sup.Send(b.t.Context(), "shop", "x", Input{})),
+			"it was suspended on request")
 		_, err := b.sup.AttachCommand(b.t.Context(), "shop")
 		assert.Equal(t, InvalidState, kindOf(err))
 		require.NoError(t, b.sup.Send(b.t.Context(), "shop", "x", Input{Resume: true, IfWaiting: true}))
 		assert.Equal(t, "running", b.state("shop"))
-		assert.Contains(t, b.heard(), "0s start shop")
+		assert.Contains(t, b.takeTrace(), "0s start shop")
 	})
 }
 
-// TestInputDuringASuspension for being idle is for the agent that is resumed after it: the one that ends takes none. Whoever comes while it is resumed waits.
-func TestInputDuringASuspension(t *testing.T) {
+// TestIdleSuspend_InputIsForTheResumedAgent: input during the suspension is sent to the agent after
+// it is resumed, not to the one that is stopping. Clients that attach during the resume wait.
+func TestIdleSuspend_InputIsForTheResumedAgent(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.idling(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
-		s := b.running()
-		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 2})
+		b.withIdleSuspend(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
+		s := b.startWithShim()
+		s.send(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 2})
 		<-time.After(10 * time.Minute)
 		b.sup.AlarmRang()
 		require.Equal(t, "stopping", b.state("shop"))
-		taken := 0
-		b.world.sent = func() { taken++ }
-		b.call("send", func(ctx context.Context) error { return b.sup.Send(ctx, "shop", "go on", Input{}) })
+		sent := 0
+		b.system.typed = func() { sent++ }
+		b.call("send", func(ctx context.Context) error { return b.sup.Send(ctx, "shop", "continue", Input{}) })
 		b.call("attach", func(ctx context.Context) error { _, err := b.sup.AttachCommand(ctx, "shop"); return err })
-		b.heard()
-		assert.Zero(t, taken)
-		begin := make(chan struct{})
-		b.world.start = func(p Plan, tell func(session.Event)) error { <-begin; return runs(p, tell) }
+		b.takeTrace()
+		assert.Zero(t, sent)
+		release := make(chan struct{})
+		b.system.start = func(p Plan, post func(session.Event)) error { <-release; return runs(p, post) }
 		b.exit("shop", 0)
-		b.empty("shop")
-		s.hangUp()
+		b.endScope("shop")
+		s.disconnect()
 		require.Equal(t, "starting", b.state("shop"))
 		b.call("another", func(ctx context.Context) error { _, err := b.sup.AttachCommand(ctx, "shop"); return err })
-		close(begin)
-		<-time.After(calmTime)
-		told := strings.Join(b.heard(), "\n")
+		close(release)
+		<-time.After(quietTimeout)
+		recorded := strings.Join(b.takeTrace(), "\n")
 		for _, answer := range []string{"send: ok", "attach: ok", "another: ok"} {
-			assert.Contains(t, told, answer)
+			assert.Contains(t, recorded, answer)
 		}
-		assert.Equal(t, 1, taken)
+		assert.Equal(t, 1, sent)
 		assert.EqualValues(t, 2, s.snapshot().NRuns)
 	})
 }

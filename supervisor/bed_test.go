@@ -27,26 +27,27 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// bed is a supervisor in a bubble of fake time, with a world in which everything goes well unless a test says otherwise. Everything that leaves
-// the loop is written down, in order, with the seconds that have gone by.
+// bed is a supervisor in a bubble of fake time whose effects all succeed, unless a test specifies
+// otherwise. Whatever the event loop does outside of itself is appended to lines, in order, with
+// the seconds that have passed.
 type bed struct {
-	t       *testing.T
-	sup     *Supervisor
-	world   *world
-	records *records
-	files   *files
-	fds     *descriptors
-	log     *lockedBuffer
-	home    string
-	begin   time.Time
-	set     time.Duration // by how much the clock was set, forward or back
-	slept   time.Duration // how long the machine was asleep
+	t           *testing.T
+	sup         *Supervisor
+	system      *fakeSystem
+	records     *records
+	files       *files
+	fds         *descriptors
+	log         *lockedBuffer
+	home        string
+	begin       time.Time
+	clockOffset time.Duration // by how much the clock was set: forward, or back if it is negative
+	slept       time.Duration // how long the machine was asleep
 
-	mu   sync.Mutex
-	told []string
+	mu    sync.Mutex
+	lines []string
 }
 
-// supervise runs f with a supervisor whose loop runs, and ends it afterwards.
+// supervise runs f with a supervisor whose event loop runs, and ends it afterwards.
 func supervise(t *testing.T, f func(b *bed)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -59,9 +60,10 @@ func supervise(t *testing.T, f func(b *bed)) {
 	})
 }
 
+// newBed returns a bed whose event loop is not running yet.
 func newBed(t *testing.T) *bed {
 	b := &bed{t: t, home: t.TempDir(), begin: time.Now(), log: &lockedBuffer{}}
-	b.world = &world{bed: b, populated: true}
+	b.system = &fakeSystem{bed: b, populated: true}
 	b.records = &records{bed: b, dir: filepath.Join(b.home, "state"), saved: map[string]*session.Session{}}
 	b.files = &files{events: make(chan inotify.Event), closed: make(chan struct{}), paths: map[string]int32{}}
 	b.fds = &descriptors{ready: make(chan fdpoll.Key), closed: make(chan struct{}), keys: map[int]fdpoll.Key{}}
@@ -71,33 +73,34 @@ func newBed(t *testing.T) *bed {
 			"command": {Name: "command"},
 			"claude":  {Name: "claude", Command: []string{"claude"}},
 		},
-		Records: b.records, World: b.world, Publisher: b, Files: b.files, Descriptors: b.fds,
-		Log: slog.New(slog.NewTextHandler(b.log, nil)), Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
-		SinceBoot: func() time.Duration { return time.Hour + time.Since(b.begin) - b.set },
-		Monotonic: func() time.Duration { return time.Hour + time.Since(b.begin) - b.set - b.slept },
+		Records: b.records, System: b.system.system(), Publisher: b, Files: b.files, Descriptors: b.fds,
+		Log:     slog.New(slog.NewTextHandler(b.log, nil)),
+		Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
+		SinceBoot: func() time.Duration { return time.Hour + time.Since(b.begin) - b.clockOffset },
+		Monotonic: func() time.Duration { return time.Hour + time.Since(b.begin) - b.clockOffset - b.slept },
 		AfterFunc: func(after time.Duration, f func()) deadline.Stopper { return time.AfterFunc(after, f) },
 	})
 	return b
 }
 
-// tell writes down what has left the loop.
-func (b *bed) tell(format string, args ...any) {
+// trace appends a line about something that has left the event loop.
+func (b *bed) trace(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.told = append(b.told, fmt.Sprintf("%gs ", time.Since(b.begin).Seconds())+fmt.Sprintf(format, args...))
+	b.lines = append(b.lines, fmt.Sprintf("%gs ", time.Since(b.begin).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// heard returns what was written down since it was last asked for, once everything has come to rest.
-func (b *bed) heard() []string {
+// takeTrace waits until every goroutine is blocked, and returns the lines since the last call.
+func (b *bed) takeTrace() []string {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	told := b.told
-	b.told = nil
-	return told
+	trace := b.lines
+	b.lines = nil
+	return trace
 }
 
-// Publish implements Publisher. The answers to calls are written down too.
+// Publish implements Publisher. The answers to calls are traced, too.
 func (b *bed) Publish(changes []Change, after []func()) {
 	var texts []string
 	for _, c := range changes {
@@ -117,10 +120,10 @@ func (b *bed) Publish(changes []Change, after []func()) {
 		texts = []string{fmt.Sprint(len(texts), " changes")}
 	}
 	if len(texts) > 0 {
-		b.tell("publish %s", strings.Join(texts, ", "))
+		b.trace("publish %s", strings.Join(texts, ", "))
 	}
 	if len(after) > 0 {
-		b.tell("answer %d", len(after))
+		b.trace("answer %d", len(after))
 	}
 	for _, f := range after {
 		f()
@@ -129,48 +132,52 @@ func (b *bed) Publish(changes []Change, after []func()) {
 
 // PublishProblems implements Publisher.
 func (b *bed) PublishProblems(all []Problem) {
-	b.tell("problems %d", len(all))
+	b.trace("problems %d", len(all))
 	for _, p := range all {
-		b.tell("problem %s: %s", p.Session, p.Text)
+		b.trace("problem %s: %s", p.Session, p.Text)
 	}
 }
 
-// start creates a session that runs.
+// start creates a running session.
 func (b *bed) start(id string) {
 	b.t.Helper()
 	got, err := b.sup.Create(b.t.Context(), "command", Spec{ID: id, Command: []string{"true"}})
 	require.NoError(b.t, err)
 	require.Equal(b.t, id, got)
-	b.heard()
+	b.takeTrace()
 }
 
-// exit has the session's shim record that the agent ended, and inotify tell of it. It returns when that has been taken in: what a test does next comes after
-// it, as it reads, although the clock of the bubble stands still.
+// exit has the session's shim record the exit of the agent, and inotify report it. It returns when
+// the event loop has processed that: what a test does next comes after it, although the clock of
+// the bubble stands still.
 func (b *bed) exit(id string, code int) {
 	b.t.Helper()
-	b.exitUnseen(id, code)
-	b.files.tell(b.records.SessionDir(id), exitstatus.FileName, unix.IN_MOVED_TO)
+	b.exitWithoutEvent(id, code)
+	b.files.notify(b.records.SessionDir(id), exitstatus.FileName, unix.IN_MOVED_TO)
 	synctest.Wait()
 }
 
-func (b *bed) record(rec *session.Session, status exitstatus.Status) {
+func (b *bed) writeExitStatus(rec *session.Session, status exitstatus.Status) {
 	b.t.Helper()
 	pending, err := exitstatus.Prepare(b.records.SessionDir(rec.ID))
 	require.NoError(b.t, err)
 	require.NoError(b.t, pending.Write(status))
 }
 
-// exitUnseen is exit where inotify does not tell of it.
-func (b *bed) exitUnseen(id string, code int) {
+// exitWithoutEvent does the same without an event of inotify.
+func (b *bed) exitWithoutEvent(id string, code int) {
 	b.t.Helper()
 	rec := b.records.last(id)
-	b.record(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Value: code, PID: 12, Started: rec.Run.Started, Exited: time.Now(), ExitedMonotonic: b.sup.Monotonic()})
+	b.writeExitStatus(rec, exitstatus.Status{
+		RunID: rec.Run.ID, Code: exitstatus.Exited, Value: code, PID: 12,
+		Started: rec.Run.Started, Exited: time.Now(), ExitedMonotonic: b.sup.Monotonic(),
+	})
 }
 
-// empty has systemd tell that the session's scope is gone.
-func (b *bed) empty(id string) { b.sup.ScopeEnded(UnitName("command", id), "", "success") }
+// endScope has systemd report that the session's scope is gone.
+func (b *bed) endScope(id string) { b.sup.ScopeEnded(UnitName("command", id), "", "success") }
 
-// state returns what clients are shown.
+// state returns the state that clients are shown.
 func (b *bed) state(id string) string {
 	b.t.Helper()
 	synctest.Wait()
@@ -179,27 +186,27 @@ func (b *bed) state(id string) string {
 	return snap.State
 }
 
-// call makes a call on a goroutine of its own and records its answer. It returns once everything
-// is at rest: the call has been answered, or waits for something.
+// call makes a call on a goroutine of its own and traces its answer. It returns once every
+// goroutine is blocked: the call has been answered, or waits for something.
 func (b *bed) call(name string, f func(ctx context.Context) error) {
 	go func() {
 		if err := f(b.t.Context()); err != nil {
-			b.tell("%s: %v", name, err)
+			b.trace("%s: %v", name, err)
 		} else {
-			b.tell("%s: ok", name)
+			b.trace("%s: ok", name)
 		}
 	}()
 	synctest.Wait()
 }
 
-// records is a Records that writes down what it is given.
+// records is a Records that traces what it is given, and keeps the sessions in memory.
 type records struct {
 	*bed
 	dir   string
-	fails func(id string) error
+	fails func(id string) error // returns the error of Save, SyncExit and KeepExit; nil: there is none
 
 	lock  sync.Mutex
-	saved map[string]*session.Session
+	saved map[string]*session.Session // by id, as last saved
 }
 
 func (r *records) SessionDir(id string) string { return filepath.Join(r.dir, id) }
@@ -208,11 +215,11 @@ func (r *records) Create(id string) error      { return os.MkdirAll(r.SessionDir
 func (r *records) SyncExit(id string) error {
 	if r.fails != nil {
 		if err := r.fails(id); err != nil {
-			r.tell("cannot sync the exit of %s", id)
+			r.trace("cannot sync the exit of %s", id)
 			return err
 		}
 	}
-	r.tell("sync the exit of %s", id)
+	r.trace("sync the exit of %s", id)
 	return nil
 }
 
@@ -222,7 +229,7 @@ func (r *records) KeepExit(id string, _ exitstatus.Status) error {
 			return err
 		}
 	}
-	r.tell("keep the exit of %s", id)
+	r.trace("keep the exit of %s", id)
 	return nil
 }
 
@@ -230,11 +237,11 @@ func (r *records) Save(rec *session.Session, _ string) error {
 	state := rec.View().State
 	if r.fails != nil {
 		if err := r.fails(rec.ID); err != nil {
-			r.tell("cannot save %s: %s", rec.ID, state)
+			r.trace("cannot save %s: %s", rec.ID, state)
 			return err
 		}
 	}
-	r.tell("save %s: %s", rec.ID, state)
+	r.trace("save %s: %s", rec.ID, state)
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.saved[rec.ID] = rec.Clone()
@@ -248,19 +255,19 @@ func (r *records) last(id string) *session.Session {
 }
 
 func (r *records) Remove(id string) error {
-	r.tell("forget %s", id)
+	r.trace("remove %s", id)
 	return os.RemoveAll(r.SessionDir(id))
 }
 
-// files is a Files to which tests tell what happens.
+// files is a Files whose events come from tests.
 type files struct {
-	fails func(path string) error // of Add
+	fails func(path string) error // returns the error of Add; nil: there is none
 
 	events chan inotify.Event
 	closed chan struct{}
 
 	mu    sync.Mutex
-	paths map[string]int32
+	paths map[string]int32 // the watch of each path that was ever added
 }
 
 func (f *files) Add(path string, _ uint32) (int32, error) {
@@ -283,26 +290,27 @@ func (f *files) Add(path string, _ uint32) (int32, error) {
 func (f *files) Remove(int32) {}
 func (f *files) Close() error { close(f.closed); return nil }
 
-func (f *files) Run(tell func(inotify.Event)) {
+func (f *files) Run(report func(inotify.Event)) {
 	for {
 		select {
 		case e := <-f.events:
-			tell(e)
+			report(e)
 		case <-f.closed:
 			return
 		}
 	}
 }
 
-// tell tells that something happened to a name in a directory that was watched at some time, or to the directory itself.
-func (f *files) tell(dir, name string, mask uint32) {
+// notify sends an event about a name in a directory that was watched at some time, or, without a
+// name, about the directory itself.
+func (f *files) notify(dir, name string, mask uint32) {
 	f.mu.Lock()
 	watch := f.paths[dir]
 	f.mu.Unlock()
 	f.events <- inotify.Event{Watch: watch, Mask: mask, Name: name}
 }
 
-// descriptors is a Descriptors to which tests tell what is ready.
+// descriptors is a Descriptors whose events come from tests.
 type descriptors struct {
 	ready  chan fdpoll.Key
 	closed chan struct{}
@@ -329,19 +337,19 @@ func (d *descriptors) Remove(fd int) error {
 
 func (d *descriptors) Close() error { close(d.closed); return nil }
 
-func (d *descriptors) Run(tell func(fdpoll.Key)) {
+func (d *descriptors) Run(report func(fdpoll.Key)) {
 	for {
 		select {
 		case k := <-d.ready:
-			tell(k)
+			report(k)
 		case <-d.closed:
 			return
 		}
 	}
 }
 
-// all tells that every descriptor there is is ready.
-func (d *descriptors) all() {
+// allReady reports every descriptor as ready.
+func (d *descriptors) allReady() {
 	d.mu.Lock()
 	keys := slices.Collect(maps.Values(d.keys))
 	d.mu.Unlock()
@@ -350,6 +358,7 @@ func (d *descriptors) all() {
 	}
 }
 
+// lockedBuffer is a buffer that several goroutines write to and read.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -10,81 +10,97 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/config"
-	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// idTime bounds what makes the id of a conversation (IdCommand=).
-const idTime = 30 * time.Second
+// idCommandTimeout limits how long the command may run that creates the id of a conversation
+// (IdCommand=).
+const idCommandTimeout = 30 * time.Second
 
-// Conversation is what a run that is to go on with a conversation has to know of it.
+// Conversation is what a run needs that is to continue a conversation.
 type Conversation struct {
-	Resume    []string          // the command that goes on with it
-	Condition []string          // patterns of files, as in the agent's definition: if none is there, nothing was saved
-	Content   *regexp.Regexp    // that one of them has to have, nil for any
-	Values    config.Specifiers // for these
-	Begins    string            // the id of the one that is begun instead, "" if the agent chooses that itself
+	Resume    []string          // the command that continues it
+	Condition []string          // file name patterns of the agent's definition: if no file matches, nothing was saved
+	Content   *regexp.Regexp    // has to match in one of these files, nil for any content
+	Values    config.Specifiers // for these patterns
+	FreshID   string            // id of the conversation begun if nothing was saved, "" if the agent chooses it
 
-	// Where there is a file and nothing in it, that is in the way of one with this id: another is begun by this command.
-	Another      string
-	BeginAnother []string
+	// OtherID and OtherCommand are used if a file exists, but without the content: the file
+	// prevents a new conversation with the same id, and OtherCommand begins one with OtherID.
+	OtherID      string
+	OtherCommand []string
 }
 
-// OpenFile is how the file is found that an agent keeps its conversation in, among those that it holds open.
+// OpenFile describes the file in which an agent keeps its conversation, to find it among the files
+// that the agent holds open.
 type OpenFile struct {
-	Path    *regexp.Regexp // matches in the file's path; the first group is the id
-	Content *regexp.Regexp // matches in what the file begins with; of several, the one that was written last counts. nil where that tells nothing
-	Known   string         // the id that is preferred where the content tells nothing
+	Path *regexp.Regexp // matches in the path of the file; the first group is the id
+	// Content matches in the beginning of the file; of several such files, the one that was written
+	// last is used. It is nil if the content does not matter.
+	Content *regexp.Regexp
+	Known   string // the id that is preferred if the content does not decide
 }
 
-var errStopped = errors.New("it was stopped before its conversation was made")
+// errStopped is returned for a start that was stopped while IdCommand= ran.
+var errStopped = errors.New("it was stopped before its conversation was created")
 
-// chosen tells whether we know the id of an agent's conversation before it runs, because we choose it or have it made.
-func chosen(def config.Agent) bool {
+// assignsID reports whether Corral knows the id of the agent's conversation before the agent runs,
+// because Corral generates it or IdCommand= creates it.
+func assignsID(def config.Agent) bool {
 	return def.IdSource == config.IdPreset || def.IdSource == config.IdHistoryFile || def.IdSource == config.IdCreate
 }
 
-// given returns the id of the conversation that a run which begins would be given, as far as it is known: "" stands for one that is still to be chosen or
-// made, or that the agent chooses.
-func (s *Supervisor) given(rec *session.Session, resumed bool) string {
+// conversationForNewRun returns the id of the conversation of a run that is about to begin, as far
+// as it is known. It returns "" for an id that is still to be generated or created, or that the
+// agent chooses.
+func (s *Supervisor) conversationForNewRun(rec *session.Session, resumed bool) string {
 	def := s.Agents[rec.Agent]
 	switch {
 	case resumed && rec.Resumable() || !rec.Defined:
 		return rec.ConversationID
-	case chosen(def) && !rec.Had(rec.ConversationID):
+	case assignsID(def) && !rec.HadConversation(rec.ConversationID):
 		return rec.ConversationID
 	}
 	return ""
 }
 
-// continues tells whether the first run of a session that is made goes on with a conversation: one that the client knows of. Where we could not tell that
-// there is none, an agent to which we give ids begins one.
-func continues(rec *session.Session, def config.Agent, spec Spec) bool {
-	return spec.ConversationID != "" && rec.Defined && rec.Resumable() && (len(def.ResumeCondition) > 0 || !chosen(def))
+// firstRunContinues reports whether the first run of a new session continues a conversation, which
+// the client has specified. An agent whose ids Corral assigns begins one with this id instead,
+// unless ResumeCondition= makes it possible to detect that there is no such conversation.
+func firstRunContinues(rec *session.Session, def config.Agent, spec Spec) bool {
+	return spec.ConversationID != "" && rec.Defined && rec.Resumable() && (len(def.ResumeCondition) > 0 || !assignsID(def))
 }
 
-// goesOn tells whether a run that begins goes on with a conversation, as far as that is known before it is looked for.
-func goesOn(rec *session.Session, resumed bool) bool {
+// continuesConversation reports whether a run that is about to begin continues a conversation, as
+// far as that is known before the saved conversation is looked for.
+func continuesConversation(rec *session.Session, resumed bool) bool {
 	return resumed || rec.Continues && rec.NRuns == 0
 }
 
-// converse takes note of the conversation that a run has.
-func (s *Supervisor) converse(e *entry, id string, from session.Teller) {
+// setConversation records the conversation of the session's current run, and the source of its id.
+// If another session uses the same conversation, that is logged and published as a problem.
+func (s *Supervisor) setConversation(e *entry, id string, from session.ConversationSource) {
 	before := e.rec.ConversationID
-	s.apply(e, session.Conversed{Run: e.rec.Run.ID, ID: id, From: from, Resume: s.resumeCommand(e.rec, id), At: time.Now(), Monotonic: s.Monotonic()})
+	s.apply(e, session.ConversationIdentified{
+		Run: e.rec.Run.ID, ID: id, From: from, Resume: s.resumeCommand(e.rec, id),
+		At: time.Now(), Monotonic: s.Monotonic(),
+	})
 	if now := e.rec.ConversationID; now != before && from != session.Given {
-		s.Log.Info("the agent's conversation is known", "session", e.rec.ID, "agent", e.rec.Agent, "conversation", now, "source", string(from))
+		s.Log.Info("the agent's conversation is known",
+			"session", e.rec.ID, "agent", e.rec.Agent, "conversation", now, "source", string(from))
 	}
-	if holder := s.holder(e.rec, id); holder != nil && e.rec.Run.Conversation == id {
-		s.unsure = true
-		if s.mayLog(e, "shared conversation") {
-			s.Log.Warn("two sessions use the same conversation", "session", e.rec.ID, "other", holder.rec.ID, "conversation", id)
+	if holder := s.conversationHolder(e.rec, id); holder != nil && e.rec.Run.Conversation == id {
+		s.problemsStale = true
+		if s.canLog(e, "shared conversation") {
+			s.Log.Warn("two sessions use the same conversation",
+				"session", e.rec.ID, "other", holder.rec.ID, "conversation", id)
 		}
 	}
 }
 
-// commands returns what a fresh run executes, and what one executes that goes on with the conversation: as the agent's definition has it, or, where that was
-// taken away or cannot be used, as it was saved. A session with a command of its own has what was saved.
+// commands returns the command of a fresh run, and the command of a run that continues the
+// conversation. They are those of the agent's definition. If the definition was removed or cannot
+// be used, and for a session with a command of its own, they are those in the session's record.
 func (s *Supervisor) commands(rec *session.Session) (fresh, resume []string) {
 	fresh, resume = slices.Clone(rec.Command), slices.Clone(rec.ResumeCommand)
 	if !rec.Defined {
@@ -99,7 +115,8 @@ func (s *Supervisor) commands(rec *session.Session) (fresh, resume []string) {
 	return fresh, resume
 }
 
-// resumeCommand returns what goes on with a conversation by the agent's definition, nil if there is nothing.
+// resumeCommand returns the command that continues a conversation, by the agent's definition, nil
+// if there is none.
 func (s *Supervisor) resumeCommand(rec *session.Session, conversation string) []string {
 	values := s.specifiers(rec)
 	values.Conversation = conversation
@@ -110,154 +127,94 @@ func (s *Supervisor) resumeCommand(rec *session.Session, conversation string) []
 	return args
 }
 
-// holds returns the id of the conversation that a session's agent has, or is about to have; "" if none is known.
-func (e *entry) holds() string {
+// heldConversation returns the id of the conversation that the session's agent uses, or is about to
+// use; "" if none is known.
+func (e *entry) heldConversation() string {
 	r := e.rec.Run
 	switch {
-	case e.starts:
-		return e.wants
+	case e.pending.WaitsToBegin():
+		return e.claim.conversation
 	case r.Ended():
 		return ""
-	case r.Conversation == "" && !e.rec.Defined: // an older version did not note it
+	case r.Conversation == "" && !e.rec.Defined: // an older version did not record it
 		return e.rec.ConversationID
 	}
 	return r.Conversation
 }
 
-// sameAgent tells whether two sessions' conversations are of one kind: two definitions may run one program.
-func sameAgent(a, b *session.Session) bool {
-	return a.Agent == b.Agent || len(a.ResumeCommand) > 0 && len(b.ResumeCommand) > 0 && a.ResumeCommand[0] == b.ResumeCommand[0]
+// isSameAgent reports whether the conversations of two sessions are of the same agent: two
+// definitions may run the same program.
+func isSameAgent(a, b *session.Session) bool {
+	return a.Agent == b.Agent ||
+		len(a.ResumeCommand) > 0 && len(b.ResumeCommand) > 0 && a.ResumeCommand[0] == b.ResumeCommand[0]
 }
 
-// holder returns another session that has this conversation, nil if there is none.
-func (s *Supervisor) holder(rec *session.Session, id string) *entry {
+// conversationHolder returns another session that uses this conversation, nil if there is none.
+func (s *Supervisor) conversationHolder(rec *session.Session, id string) *entry {
 	if id == "" {
 		return nil
 	}
 	for _, e := range s.sessions {
-		if e.rec != rec && e.holds() == id && sameAgent(e.rec, rec) {
+		if e.rec != rec && e.heldConversation() == id && isSameAgent(e.rec, rec) {
 			return e
 		}
 	}
 	return nil
 }
 
-// unheld refuses to go on with a conversation that another session has: most agents would write both into one file.
-func (s *Supervisor) unheld(rec *session.Session, resumed bool) error {
-	id := s.given(rec, resumed)
-	if holder := s.holder(rec, id); holder != nil {
+// checkConversationFree returns an error if the run that is about to begin would continue a
+// conversation that another session uses: most agents would write both into one file. Errors:
+// ConversationBusy.
+func (s *Supervisor) checkConversationFree(rec *session.Session, resumed bool) error {
+	id := s.conversationForNewRun(rec, resumed)
+	if holder := s.conversationHolder(rec, id); holder != nil {
 		return refuse(ConversationBusy, "conversation %s is in use by session %q", brief(id), holder.rec.ID)
 	}
 	return nil
 }
 
-// shared tells of sessions that have the same conversation: nobody could know before they had it.
-func (s *Supervisor) shared() (problems []Problem) {
+// conversationProblems returns a problem for each session that uses the same conversation as
+// another one. This cannot be prevented if the ids were unknown before the agents ran.
+func (s *Supervisor) conversationProblems() (problems []Problem) {
 	by := map[string]int{}
 	for _, e := range s.sessions {
-		by[e.holds()]++
+		by[e.heldConversation()]++
 	}
 	for _, e := range s.sessions {
-		id := e.holds()
+		id := e.heldConversation()
 		if id == "" || by[id] < 2 {
 			continue
 		}
-		if other := s.holder(e.rec, id); other != nil {
-			text := fmt.Sprintf("session %q uses the same conversation; stop one of them, or their messages may be mixed", other.rec.ID)
+		if other := s.conversationHolder(e.rec, id); other != nil {
+			text := fmt.Sprintf("session %q uses the same conversation; "+
+				"stop one of them, or their messages may be mixed", other.rec.ID)
 			problems = append(problems, Problem{Session: e.rec.ID, Text: text})
 		}
 	}
-	s.sharing = len(problems) > 0
+	s.conversationShared = len(problems) > 0
 	return problems
 }
 
-// launch has the run that was asked for started, after its conversation was made where that is a command's work: the id is on disk before the agent is
-// executed.
-func (s *Supervisor) launch(e *entry, resumed bool, into *Into, prompt string) {
-	rec, def := e.rec, s.Agents[e.rec.Agent]
-	id := s.given(rec, resumed)
-	if id == "" && rec.Defined && chosen(def) {
-		if def.IdSource == config.IdCreate {
-			s.makeConversation(e, into, func() { s.launchPlanned(e, resumed, into, prompt) })
-			return
-		}
-		id = newUUID()
-	}
-	if id != "" {
-		s.converse(e, id, session.Given)
-	}
-	s.launchPlanned(e, resumed, into, prompt)
-}
-
-// launchPlanned has the run started that the session's record says.
-func (s *Supervisor) launchPlanned(e *entry, resumed bool, into *Into, prompt string) {
-	run, way, plan := e.rec.Run.ID, s.follow(e.rec.WorkingDirectory), s.plan(e, resumed)
-	plan.Into, plan.Spec.Prompt = into, prompt
-	s.armStart(e)
-	s.startEffect(e, func() {
-		failpoint.Hit("start.record-saved")
-		err := way.await(s.ctx, s, plan.Spec.Dir)
-		if err == nil {
-			s.post(func() { s.arrive(e, run, way) })
-			err = s.World.Start(s.ctx, plan, func(ev session.Event) { s.startEvent(e, ev) })
-		}
-		s.post(func() {
-			s.forgetCaller(e, run)
-			s.startDone(e, run, err, into != nil)
-		})
-	})
-}
-
-// startEvent is event for a step of a start. That the run begins a conversation is on disk once it returns.
+// startEvent is postEvent for a step of a start. If the event reports that the run begins a new
+// conversation, this is on disk when startEvent returns.
 func (s *Supervisor) startEvent(e *entry, ev session.Event) {
-	nothing, is := ev.(session.NothingSaved)
-	if !is {
-		s.event(e, ev)
+	notFound, ok := ev.(session.ConversationNotFound)
+	if !ok {
+		s.postEvent(e, ev)
 		return
 	}
-	_ = s.with(s.ctx, e.rec.ID, func(found *entry) (<-chan error, error) {
+	_ = s.withSession(s.ctx, e.rec.ID, func(found *entry) (<-chan error, error) {
 		if found != e {
 			return nil, nil
 		}
-		s.nothingSaved(e, nothing)
-		return s.wait(e, func(*entry) bool { return true }, noError), nil
+		s.recordNothingSaved(e, notFound)
+		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
 	})
 }
 
-// makeConversation has the agent make a conversation, and goes on with then once its id is known. A stop calls it off.
-func (s *Supervisor) makeConversation(e *entry, into *Into, then func()) {
-	run, plan := e.rec.Run.ID, s.plan(e, false)
-	command, err := config.Expand(s.Agents[e.rec.Agent].IdCommand, s.specifiers(e.rec))
-	ctx, cancel := s.AfterFunc.Context(s.ctx, idTime)
-	e.run.making = cancel
-	s.startEffect(e, func() {
-		defer cancel()
-		failpoint.Hit("start.conversation-asked")
-		var id string
-		if err == nil {
-			id, err = s.World.MakeConversation(ctx, plan, command)
-		}
-		failpoint.Hit("start.conversation-made")
-		s.post(func() {
-			if e.removed || e.rec.Run.ID != run {
-				return
-			}
-			e.run.making = nil
-			switch {
-			case e.run.stage != notEnding:
-				s.startDone(e, run, errStopped, into != nil)
-			case err != nil:
-				s.startDone(e, run, err, into != nil)
-			default:
-				s.converse(e, id, session.Given)
-				then()
-			}
-		})
-	})
-}
-
-// conversation returns what a run has to know that is to go on with a conversation, nil where it cannot.
-func (s *Supervisor) conversation(rec *session.Session, resume []string) *Conversation {
+// conversationToResume returns the conversation for a run that is to continue it, nil if there is
+// no command for that.
+func (s *Supervisor) conversationToResume(rec *session.Session, resume []string) *Conversation {
 	if len(resume) == 0 {
 		return nil
 	}
@@ -266,105 +223,114 @@ func (s *Supervisor) conversation(rec *session.Session, resume []string) *Conver
 	if rec.ConversationID != "" {
 		c.Condition, c.Content = slices.Clone(def.ResumeCondition), def.ResumeContent
 	}
-	if chosen(def) {
-		c.Begins = rec.ConversationID
+	if assignsID(def) {
+		c.FreshID = rec.ConversationID
 	}
 	if c.Content != nil && rec.Defined && (def.IdSource == config.IdPreset || def.IdSource == config.IdHistoryFile) {
 		other := rec.Clone()
 		other.ConversationID = newUUID()
-		c.Another = other.ConversationID
-		c.BeginAnother, _ = s.commands(other)
+		c.OtherID = other.ConversationID
+		c.OtherCommand, _ = s.commands(other)
 	}
 	return c
 }
 
-// nothingSaved takes note that a run could not go on with a conversation.
-func (s *Supervisor) nothingSaved(e *entry, ev session.NothingSaved) {
+// recordNothingSaved records that no conversation was saved which the run could have continued.
+func (s *Supervisor) recordNothingSaved(e *entry, ev session.ConversationNotFound) {
 	if e.rec.Run.ID != ev.Run {
 		return
 	}
 	s.apply(e, ev)
 	if ev.ID != "" && ev.ID != e.rec.ConversationID {
-		s.converse(e, ev.ID, session.Given)
+		s.setConversation(e, ev.ID, session.Given)
 	}
 	s.Log.Info("no conversation was saved; the agent starts a new one", "session", e.rec.ID, "agent", e.rec.Agent)
 }
 
-// seek has it found out in which conversation an agent is that shows it by the files that it holds open. It costs a look at the scope's processes, and is done
-// when something is told anyway; once it is known, only when the agent has come to the end of something, or has told of another one.
-func (s *Supervisor) seek(e *entry, activity string, told bool) {
+// detectConversation starts to detect the conversation of an agent by the files that the agent
+// holds open. This examines all processes of the scope, and is therefore done only when a message
+// about the agent's status or output arrives anyway; once the conversation was detected in this
+// way, only when the agent is no longer working, or has reported another conversation (isNew).
+func (s *Supervisor) detectConversation(e *entry, activity string, isNew bool) {
 	r := e.rec.Run
-	if !r.AgentAlive() || r.ConversationFrom == session.OpenFile && activity == session.Working && !told {
+	if !r.AgentAlive() || r.ConversationFrom == session.OpenFile && activity == session.Working && !isNew {
 		return
 	}
-	if e.run.seeking { // it may have looked already at what has changed
-		e.run.seekAgain = true
+	if e.run.detecting { // the files may have changed after that detection examined them
+		e.run.detectAgain = true
 		return
 	}
-	if find := s.finder(e); find != nil {
-		e.run.seeking = true
+	if detect := s.conversationDetector(e); detect != nil {
+		e.run.detecting = true
 		t := s.target(e)
-		s.effect(e, func() { find(t) })
+		s.queueAfterSave(e, func() { detect(t) })
 	}
 }
 
-// finder returns what finds the conversation of a run's agent, nil if it cannot be found so.
-func (s *Supervisor) finder(e *entry) func(Target) {
+// conversationDetector returns a function that detects the conversation of the run's agent by its
+// open files, nil if the agent's definition has no IdFile=.
+func (s *Supervisor) conversationDetector(e *entry) func(Target) {
 	r, def := e.rec.Run, s.Agents[e.rec.Agent]
 	if def.IdFile == nil {
 		return nil
 	}
-	run, file := r.ID, OpenFile{def.IdFile, def.IdFileContent, cmp.Or(e.run.reported, r.Conversation)}
+	run, file := r.ID, OpenFile{def.IdFile, def.IdFileContent, cmp.Or(e.run.reportedConversation, r.Conversation)}
 	return func(t Target) {
-		id := s.World.OpenConversation(t, file)
+		id := s.Conversations.DetectOpen(t, file)
 		s.post(func() {
 			if e.removed || e.rec.Run.ID != run {
 				return
 			}
-			e.run.seeking = false
+			e.run.detecting = false
 			if id != "" && (e.rec.Run.Conversation != id || e.rec.Run.ConversationFrom != session.OpenFile) {
-				s.converse(e, id, session.OpenFile)
+				s.setConversation(e, id, session.OpenFile)
 			}
-			if e.run.seekAgain {
-				e.run.seekAgain = false
-				s.seek(e, "", true)
+			if e.run.detectAgain {
+				e.run.detectAgain = false
+				s.detectConversation(e, "", true)
 			}
 		})
 	}
 }
 
-// takeHint has it found out, once an agent has ended that has told nobody of its conversation, whether it has printed which it was. What it was given may
-// have been left for another one: that one counts if it was saved.
-func (s *Supervisor) takeHint(e *entry) {
+// detectPrintedConversation starts to detect, after an agent has ended that has not reported its
+// conversation, the conversation id that the agent has printed (IdPattern=). The agent may have
+// left an assigned conversation for another one: the printed id is then used if that conversation
+// was saved.
+func (s *Supervisor) detectPrintedConversation(e *entry) {
 	r, def := e.rec.Run, s.Agents[e.rec.Agent]
 	switch {
-	case def.IdPattern == nil || r == nil || r.Exit == nil || r.Started.IsZero() || e.hinting:
+	case def.IdPattern == nil || r == nil || r.Exit == nil || r.Started.IsZero() || e.detectingPrinted:
 		return
 	case r.ConversationFrom != "" && (r.ConversationFrom != session.Given || len(def.ResumeCondition) == 0):
 		return
 	}
 	run, plan := r.ID, s.plan(e, false)
-	known := Conversation{Condition: slices.Clone(def.ResumeCondition), Content: def.ResumeContent, Values: s.specifiers(e.rec)}
-	e.hinting = true
-	s.effect(e, func() {
-		id := s.World.Hint(s.ctx, plan, known, def.IdPattern)
+	known := Conversation{
+		Condition: slices.Clone(def.ResumeCondition), Content: def.ResumeContent, Values: s.specifiers(e.rec),
+	}
+	e.detectingPrinted = true
+	s.queueAfterSave(e, func() {
+		id := s.Conversations.DetectPrinted(s.ctx, plan, known, def.IdPattern)
 		s.post(func() {
-			e.hinting = false
-			s.touch(e)
-			earlier := slices.Contains(e.rec.Earlier, id) // what an earlier run has printed at its end is in the log, too
+			e.detectingPrinted = false
+			s.markDirty(e)
+			// The log also contains what an earlier run has printed at its end.
+			earlier := slices.Contains(e.rec.EarlierConversations, id)
 			if id != "" && !e.removed && e.rec.Run.ID == run && id != e.rec.Run.Conversation && !earlier {
-				s.converse(e, id, session.Hint)
+				s.setConversation(e, id, session.Printed)
 			}
 		})
 	})
 }
 
-// settled waits until it is known which conversation a session's last agent had.
-func (s *Supervisor) settled(ctx context.Context, id string) error {
-	return s.with(notYetAccepted(ctx), id, func(e *entry) (<-chan error, error) {
-		if !e.hinting {
+// awaitDetection waits until the detection of the conversation of the session's last agent has
+// finished.
+func (s *Supervisor) awaitDetection(ctx context.Context, id string) error {
+	return s.withSession(notYetAccepted(ctx), id, func(e *entry) (<-chan error, error) {
+		if !e.detectingPrinted {
 			return nil, nil
 		}
-		return s.wait(e, func(e *entry) bool { return e.removed || !e.hinting }, noError), nil
+		return s.waitUntil(e, func(e *entry) bool { return e.removed || !e.detectingPrinted }, noError), nil
 	})
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// talking has the supervisor know agents that have conversations, and returns what each run was planned to execute.
-func (b *bed) talking() *[]Plan {
+// withConversations configures agents that have conversations, and returns the plan of each run
+// that is started.
+func (b *bed) withConversations() *[]Plan {
 	b.t.Helper()
 	require.NoError(b.t, b.sup.Reload(config.Default(), map[string]config.Agent{
 		"preset": {
@@ -26,33 +27,40 @@ func (b *bed) talking() *[]Plan {
 			ResumeCondition: []string{"%h/%U"}, IdSource: config.IdPreset, IdPattern: regexp.MustCompile(`--resume (\S+)`),
 		},
 		"reports": {
-			Name: "reports", Command: []string{"reports"}, ResumeCommand: []string{"reports", "resume", "%U"}, IdSource: config.IdReport,
-			IdFile: regexp.MustCompile(`/(\w+)\.jsonl$`), IdPattern: regexp.MustCompile(`resume (\S+)`),
+			Name: "reports", Command: []string{"reports"}, ResumeCommand: []string{"reports", "resume", "%U"},
+			IdSource: config.IdReport, IdFile: regexp.MustCompile(`/(\w+)\.jsonl$`), IdPattern: regexp.MustCompile(`resume (\S+)`),
 		},
 		"created": {
-			Name: "created", Command: []string{"created", "--resume", "%U"}, ResumeCommand: []string{"created", "--resume", "%U"},
-			IdSource: config.IdCreate, IdCommand: []string{"created", "make", "%i"},
+			Name: "created", Command: []string{"created", "--resume", "%U"},
+			ResumeCommand: []string{"created", "--resume", "%U"},
+			IdSource:      config.IdCreate, IdCommand: []string{"created", "make", "%i"},
 		},
-		"filed": {Name: "filed", Command: []string{"filed", "%w/%U.md"}, ResumeCommand: []string{"filed", "%w/%U.md", "-r"}, IdSource: config.IdHistoryFile},
-		"plain": {Name: "plain", Command: []string{"plain"}, IdSource: config.IdNone, StopTarget: config.StopAll, Properties: []string{"TimeoutStopSec=4"}},
+		"filed": {
+			Name: "filed", Command: []string{"filed", "%w/%U.md"}, ResumeCommand: []string{"filed", "%w/%U.md", "-r"},
+			IdSource: config.IdHistoryFile,
+		},
+		"plain": {
+			Name: "plain", Command: []string{"plain"}, IdSource: config.IdNone,
+			StopTarget: config.StopAll, Properties: []string{"TimeoutStopSec=4"},
+		},
 	}))
-	b.heard()
+	b.takeTrace()
 	var plans []Plan
-	b.world.start = func(p Plan, tell func(session.Event)) error {
+	b.system.start = func(p Plan, post func(session.Event)) error {
 		plans = append(plans, p)
-		return runs(p, tell)
+		return runs(p, post)
 	}
 	return &plans
 }
 
-// ends has a session's agent end with 0, and its scope with it.
-func (b *bed) ends(id string) {
+// endRun makes the session's agent exit with 0, and its scope end.
+func (b *bed) endRun(id string) {
 	b.t.Helper()
 	synctest.Wait()
 	b.exit(id, 0)
 	synctest.Wait()
 	b.sup.ScopeEnded(b.records.last(id).Run.Unit, "", "success")
-	b.heard()
+	b.takeTrace()
 }
 
 func (b *bed) create(agent string, spec Spec) error {
@@ -60,21 +68,21 @@ func (b *bed) create(agent string, spec Spec) error {
 	return err
 }
 
-func TestAFreshRunHasAConversationOfItsOwn(t *testing.T) {
+func TestConversation_FreshRunHasANewOne(t *testing.T) {
 	for _, agent := range []string{"preset", "filed"} {
 		supervise(t, func(b *bed) {
-			plans := b.talking()
+			plans := b.withConversations()
 			require.NoError(t, b.create(agent, Spec{ID: "shop", NoStart: true}))
 			first := b.records.last("shop").ConversationID
 			require.NotEmpty(t, first)
 			require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
-			b.ends("shop")
+			b.endRun("shop")
 			require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
-			b.ends("shop")
+			b.endRun("shop")
 			require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
 			saved := b.records.last("shop")
 			assert.NotEqual(t, first, saved.ConversationID)
-			assert.Equal(t, []string{first}, saved.Earlier)
+			assert.Equal(t, []string{first}, saved.EarlierConversations)
 			assert.Equal(t, first, saved.Past[0].Conversation)
 			assert.Equal(t, first, saved.Past[1].Conversation)
 			assert.True(t, saved.Past[1].Resumed)
@@ -85,72 +93,76 @@ func TestAFreshRunHasAConversationOfItsOwn(t *testing.T) {
 				assert.Equal(t, i == 1, p.Conversation != nil)
 			}
 			assert.Contains(t, (*plans)[1].Conversation.Resume[1:], map[string]string{"preset": first, "filed": "-r"}[agent])
-			assert.Equal(t, first, (*plans)[1].Conversation.Begins, "with which it begins where nothing was saved")
+			assert.Equal(t, first, (*plans)[1].Conversation.FreshID, "if nothing was saved, the same id is used")
 		})
 	}
 }
 
-func TestTheIdIsOnDiskBeforeTheAgentIsExecuted(t *testing.T) {
+func TestConversation_IDIsSavedBeforeTheAgentStarts(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
-		b.world.start = func(p Plan, tell func(session.Event)) error {
+		b.withConversations()
+		b.system.start = func(p Plan, post func(session.Event)) error {
 			saved := b.records.last("shop")
 			assert.Equal(t, []string{"preset", "--id", saved.ConversationID}, p.Spec.Args)
 			assert.Equal(t, saved.ConversationID, saved.Run.Conversation)
-			return runs(p, tell)
+			return runs(p, post)
 		}
 		require.NoError(t, b.create("preset", Spec{ID: "shop"}))
 	})
 }
 
-// TestARunIsAsTheDefinitionSays: a flag that the agent has renamed is mended in one place, for sessions that are there as well.
-func TestARunIsAsTheDefinitionSays(t *testing.T) {
+// TestRun_UsesTheCurrentDefinition: if an agent renames an option, a change of its definition also
+// applies to existing sessions.
+func TestRun_UsesTheCurrentDefinition(t *testing.T) {
 	supervise(t, func(b *bed) {
-		plans := b.talking()
+		plans := b.withConversations()
 		require.NoError(t, b.create("preset", Spec{ID: "shop", Arguments: []string{"--model", "%U"}}))
 		require.NoError(t, b.create("preset", Spec{ID: "own", Command: []string{"mine", "%U"}}))
-		b.ends("shop")
-		b.ends("own")
+		b.endRun("shop")
+		b.endRun("own")
 		id := b.records.last("shop").ConversationID
-		assert.Equal(t, []string{"preset", "--id", id, "--model", "%U"}, (*plans)[0].Spec.Args, "what a client gives is taken as it is")
+		assert.Equal(t, []string{"preset", "--id", id, "--model", "%U"}, (*plans)[0].Spec.Args,
+			"arguments of a client are not expanded")
 		assert.Equal(t, (*plans)[0].Spec.Args, b.records.last("shop").Command)
 		*plans = nil
 		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{"preset": {
-			Name: "preset", Command: []string{"preset2", "%U"}, ResumeCommand: []string{"preset2", "-r", "%U"}, IdSource: config.IdPreset,
+			Name: "preset", Command: []string{"preset2", "%U"}, ResumeCommand: []string{"preset2", "-r", "%U"},
+			IdSource: config.IdPreset,
 		}}))
 		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
 		require.NoError(t, b.sup.Resume(b.t.Context(), "own"))
 		assert.Equal(t, []string{"preset2", "-r", id}, (*plans)[0].Conversation.Resume)
 		assert.Equal(t, []string{"preset2", id, "--model", "%U"}, (*plans)[0].Spec.Args)
 		assert.Equal(t, []string{"mine", "%U"}, (*plans)[1].Spec.Args)
-		b.ends("shop")
+		b.endRun("shop")
 		*plans = nil
 		require.NoError(t, b.sup.Reload(config.Default(), nil))
 		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
-		assert.Equal(t, []string{"preset", "--resume", id}, (*plans)[0].Conversation.Resume, "what was saved, where there is no definition any more")
+		assert.Equal(t, []string{"preset", "--resume", id}, (*plans)[0].Conversation.Resume,
+			"without a definition, the saved command is used")
 	})
 }
 
-func TestArgumentsAndACommandExcludeEachOther(t *testing.T) {
+func TestCreate_RefusesArgumentsWithACommand(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
+		b.withConversations()
 		err := b.create("preset", Spec{Command: []string{"x"}, Arguments: []string{"y"}})
 		assert.Equal(t, Invalid, kindOf(err))
 		assert.ErrorContains(t, err, "exclude each other")
 	})
 }
 
-func TestNothingSavedIsTold(t *testing.T) {
+func TestResume_ReportsThatNothingWasSaved(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
+		b.withConversations()
 		require.NoError(t, b.create("preset", Spec{ID: "shop"}))
-		b.ends("shop")
+		b.endRun("shop")
 		id := b.records.last("shop").ConversationID
-		b.world.start = func(p Plan, tell func(session.Event)) error {
+		b.system.start = func(p Plan, post func(session.Event)) error {
 			assert.Equal(t, []string{"%h/%U"}, p.Conversation.Condition)
 			assert.Equal(t, id, p.Conversation.Values.Conversation)
-			tell(session.NothingSaved{Run: p.Spec.RunID, ID: p.Conversation.Begins})
-			return runs(p, tell)
+			post(session.ConversationNotFound{Run: p.Spec.RunID, ID: p.Conversation.FreshID})
+			return runs(p, post)
 		}
 		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
 		snap, err := b.sup.Session("shop")
@@ -158,8 +170,8 @@ func TestNothingSavedIsTold(t *testing.T) {
 		assert.False(t, snap.Resumed)
 		assert.Equal(t, id, snap.ConversationID)
 		assert.Contains(t, b.log.String(), "no conversation was saved; the agent starts a new one")
-		b.ends("shop")
-		b.world.start = nil
+		b.endRun("shop")
+		b.system.start = nil
 		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
 		snap, err = b.sup.Session("shop")
 		require.NoError(t, err)
@@ -167,62 +179,63 @@ func TestNothingSavedIsTold(t *testing.T) {
 	})
 }
 
-func TestAConversationIsMadeBeforeTheRun(t *testing.T) {
+func TestIdCommand_RunsBeforeTheAgent(t *testing.T) {
 	supervise(t, func(b *bed) {
-		plans := b.talking()
-		b.world.make = func(p Plan) (string, error) {
+		plans := b.withConversations()
+		b.system.create = func(p Plan) (string, error) {
 			assert.NotEmpty(t, p.Spec.Dir)
 			return "made-1", nil
 		}
 		b.call("create", func(context.Context) error { return b.create("created", Spec{ID: "shop"}) })
-		told := b.heard()
+		recorded := b.takeTrace()
 		assert.Equal(t, []string{
-			"0s save shop: starting", "0s publish shop: new, starting", "0s make a conversation for shop by created make shop",
+			"0s save shop: starting", "0s publish shop: new, starting",
+			"0s make a conversation for shop by created make shop",
 			"0s save shop: starting", "0s publish shop: starting", "0s start shop",
-		}, told[:6], "it is on disk before the agent is executed")
+		}, recorded[:6], "it is on disk before the agent is executed")
 		assert.Equal(t, []string{"created", "--resume", "made-1"}, (*plans)[0].Spec.Args)
 		saved := b.records.last("shop")
-		assert.Equal(t, []string{"created", "--resume", "%U"}, saved.Command, "as it was known when it was created")
-		b.ends("shop")
+		assert.Equal(t, []string{"created", "--resume", "%U"}, saved.Command, "the id was unknown at creation")
+		b.endRun("shop")
 		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
 		assert.Equal(t, []string{"created", "--resume", "made-1"}, (*plans)[1].Conversation.Resume)
-		b.ends("shop")
+		b.endRun("shop")
 
-		b.world.make = func(Plan) (string, error) { return "", errors.New("nobody has logged in") }
+		b.system.create = func(Plan) (string, error) { return "", errors.New("nobody has logged in") }
 		err := b.sup.Start(b.t.Context(), "shop")
 		assert.Equal(t, StartFailed, kindOf(err))
 		require.ErrorContains(t, err, "nobody has logged in")
 		assert.Equal(t, "failed", b.state("shop"))
-		assert.Equal(t, "made-1", b.records.last("shop").ConversationID, "what was known stays")
-		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"), "and can be gone on with")
-		b.ends("shop")
+		assert.Equal(t, "made-1", b.records.last("shop").ConversationID, "the earlier id is kept")
+		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"), "that conversation can be continued")
+		b.endRun("shop")
 
-		b.world.make = func(Plan) (string, error) { return "made-2", nil }
+		b.system.create = func(Plan) (string, error) { return "made-2", nil }
 		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
-		assert.Equal(t, []string{"made-1"}, b.records.last("shop").Earlier)
+		assert.Equal(t, []string{"made-1"}, b.records.last("shop").EarlierConversations)
 	})
 }
 
-func TestAStopCallsOffTheMakingOfAConversation(t *testing.T) {
+func TestStop_CancelsIdCommand(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
-		asked := make(chan struct{})
-		b.world.make = func(Plan) (string, error) { <-asked; return "made-1", nil }
+		b.withConversations()
+		release := make(chan struct{})
+		b.system.create = func(Plan) (string, error) { <-release; return "made-1", nil }
 		b.call("create", func(context.Context) error { return b.create("created", Spec{ID: "shop"}) })
-		b.heard()
+		b.takeTrace()
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
 		assert.Equal(t, "stopping", b.state("shop"))
-		close(asked)
+		close(release)
 		assert.Equal(t, "stopped", b.state("shop"))
-		told := b.heard()
-		assert.Contains(t, told, "0s stop: ok")
-		assert.NotContains(t, told, "0s start shop")
+		recorded := b.takeTrace()
+		assert.Contains(t, recorded, "0s stop: ok")
+		assert.NotContains(t, recorded, "0s start shop")
 	})
 }
 
-func TestOneProcessForOneConversation(t *testing.T) {
+func TestConversation_HasOneProcess(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
+		b.withConversations()
 		held := func(err error) {
 			t.Helper()
 			assert.Equal(t, ConversationBusy, kindOf(err))
@@ -233,32 +246,35 @@ func TestOneProcessForOneConversation(t *testing.T) {
 		held(b.create("reports", Spec{ID: "b", ConversationID: "talk"}))
 		require.NoError(t, b.create("reports", Spec{ID: "b", ConversationID: "talk", NoStart: true}))
 		held(b.sup.Start(b.t.Context(), "b"))
-		require.NoError(t, b.create("preset", Spec{ID: "other", ConversationID: "talk"}), "another agent's")
-		b.ends("a")
+		require.NoError(t, b.create("preset", Spec{ID: "other", ConversationID: "talk"}), "same id of another agent")
+		b.endRun("a")
 		require.NoError(t, b.sup.Start(b.t.Context(), "b"))
 		assert.Equal(t, ConversationBusy, kindOf(b.sup.Resume(b.t.Context(), "a")))
-		require.NoError(t, b.sup.Start(b.t.Context(), "a"), "a fresh run has another one, though nobody knows which")
-		assert.Equal(t, "talk", b.records.last("a").ConversationID, "what was known stays until then")
-		b.ends("b")
-		b.ends("a")
+		require.NoError(t, b.sup.Start(b.t.Context(), "a"), "a fresh run has another conversation, whose id is unknown")
+		assert.Equal(t, "talk", b.records.last("a").ConversationID, "the earlier id is kept until the new one is known")
+		b.endRun("b")
+		b.endRun("a")
 		require.NoError(t, b.sup.Resume(b.t.Context(), "a"))
 		held(b.sup.Resume(b.t.Context(), "b"))
 	})
 }
 
-// TestAConversationIsHeldAcrossRestarts: of the daemon, also one that did not note which run had it.
-func TestAConversationIsHeldAcrossRestarts(t *testing.T) {
+// TestConversation_IsHeldAcrossDaemonRestarts, also across a restart of an older version, which did
+// not record the conversation of a run.
+func TestConversation_IsHeldAcrossDaemonRestarts(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		supervise(t, func(b *bed) {
-			b.talking()
+			b.withConversations()
 			holder := runningRecord(b, true)
 			holder.Agent, holder.ConversationID, holder.Run.Unit = "reports", "talk", UnitName("reports", "shop")
 			if !older {
 				holder.Defined = true
 				holder.Run.Conversation, holder.Run.ConversationFrom = "talk", session.Reported
 			}
-			b.world.scopes = []Scope{{Name: holder.Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true}}
-			require.NoError(t, b.sup.do(func() { require.NoError(t, b.sup.Adopt(b.t.Context(), []*session.Session{holder})) }))
+			b.system.scopes = []Scope{{Name: holder.Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true}}
+			require.NoError(t, b.sup.do(func() {
+				require.NoError(t, b.sup.Adopt(b.t.Context(), []*session.Session{holder}))
+			}))
 			err := b.create("reports", Spec{ID: "b", ConversationID: "talk"})
 			assert.Equal(t, ConversationBusy, kindOf(err))
 			assert.ErrorContains(t, err, "shop")
@@ -266,44 +282,47 @@ func TestAConversationIsHeldAcrossRestarts(t *testing.T) {
 	}
 }
 
-func TestARunThatIsAboutToBeginHoldsItsConversation(t *testing.T) {
+func TestConversation_IsHeldByARunAboutToBegin(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
+		b.withConversations()
 		require.NoError(t, b.create("reports", Spec{ID: "a", ConversationID: "talk"}))
 		require.NoError(t, b.create("reports", Spec{ID: "b", ConversationID: "talk", NoStart: true}))
 		synctest.Wait()
-		b.exit("a", 1) // its scope is still there
+		b.exit("a", 1) // its scope still exists
 		synctest.Wait()
 		b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "a") })
 		assert.Equal(t, ConversationBusy, kindOf(b.sup.Start(b.t.Context(), "b")))
 		b.sup.ScopeEnded(UnitName("reports", "a"), "", "success")
-		assert.Contains(t, b.heard(), "0s resume: ok")
+		assert.Contains(t, b.takeTrace(), "0s resume: ok")
 	})
 }
 
-func TestTwoSessionsThatReportOneConversationAreTold(t *testing.T) {
+func TestConversation_SharedByTwoSessionsIsAProblem(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
+		b.withConversations()
 		for _, id := range []string{"a", "b"} {
 			require.NoError(t, b.create("reports", Spec{ID: id}))
 			require.NoError(t, b.sup.Report(b.t.Context(), id, Report{Activity: "working", ConversationID: "talk"}))
 		}
-		assert.Equal(t, "running", b.state("a"), "nothing is ended")
+		assert.Equal(t, "running", b.state("a"), "no session is ended")
 		assert.Equal(t, "running", b.state("b"))
 		assert.Contains(t, b.log.String(), "two sessions use the same conversation")
 		problems := b.problems()
 		require.Len(t, problems, 2)
-		assert.Equal(t, `session "b" uses the same conversation; stop one of them, or their messages may be mixed`, problems[0].Text)
-		b.ends("a")
+		assert.Equal(t, `session "b" uses the same conversation; stop one of them, or their messages may be mixed`,
+			problems[0].Text)
+		b.endRun("a")
 		assert.Empty(t, b.problems())
 	})
 }
 
-func TestAReportedConversationIsTheOneThatIsResumed(t *testing.T) {
+func TestResume_UsesTheReportedConversation(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
-		for agent, resumed := range map[string]bool{"reports": true, "preset": true, "created": true, "filed": false, "plain": false} {
-			b.world.make = func(Plan) (string, error) { return "made", nil }
+		b.withConversations()
+		for agent, resumed := range map[string]bool{
+			"reports": true, "preset": true, "created": true, "filed": false, "plain": false,
+		} {
+			b.system.create = func(Plan) (string, error) { return "made", nil }
 			require.NoError(t, b.create(agent, Spec{ID: agent}))
 			before := b.records.last(agent).ConversationID
 			require.NoError(t, b.sup.Report(b.t.Context(), agent, Report{Activity: "working", ConversationID: "its-own"}))
@@ -311,50 +330,52 @@ func TestAReportedConversationIsTheOneThatIsResumed(t *testing.T) {
 			assert.Equal(t, resumed, saved.ConversationID == "its-own", agent)
 			assert.Equal(t, resumed, slices.Contains(saved.ResumeCommand, "its-own"), agent)
 			if resumed && before != "" {
-				assert.Equal(t, []string{before}, saved.Earlier, agent)
+				assert.Equal(t, []string{before}, saved.EarlierConversations, agent)
 			}
 			assert.Equal(t, agent != "plain", saved.Resumable(), agent)
 		}
 	})
 }
 
-// TestAConversationIsFoundByWhatIsHeldOpen: when something is told anyway, and before the agent ends.
-func TestAConversationIsFoundByWhatIsHeldOpen(t *testing.T) {
+// TestConversation_IsDetectedFromOpenFiles: when a status report arrives, and before the agent is
+// stopped.
+func TestConversation_IsDetectedFromOpenFiles(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
+		s := b.startWithShim()
 		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
 			"command": {Name: "command", ResumeCommand: []string{"resume", "%U"}, IdFile: regexp.MustCompile(`(.+)`)},
 		}))
-		said := func(activity string, seq uint32) []string {
-			s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: "osc7501", Activity: activity, Since: time.Now(), Seq: seq})
-			return slices.DeleteFunc(b.heard(), func(line string) bool { return line != "0s look at the files of shop" })
+		detections := func(activity string, seq uint32) []string {
+			s.reportStatus(seq, activity, "")
+			return slices.DeleteFunc(b.takeTrace(), func(line string) bool { return line != "0s list the open files of shop" })
 		}
-		assert.Len(t, said("idle", 10), 1, "nothing is there yet")
+		assert.Len(t, detections("idle", 10), 1, "no file is open yet")
 		assert.Empty(t, b.records.last("shop").ConversationID)
-		b.world.open = "first"
-		assert.Len(t, said("working", 11), 1)
+		b.system.open = "first"
+		assert.Len(t, detections("working", 11), 1)
 		assert.Equal(t, "first", b.records.last("shop").ConversationID)
 		assert.Equal(t, []string{"resume", "first"}, b.records.last("shop").ResumeCommand)
-		assert.Empty(t, said("working", 12), "it has just been found")
-		b.world.open = "second"
-		assert.Len(t, said("idle", 13), 1)
+		assert.Empty(t, detections("working", 12), "it was just detected")
+		b.system.open = "second"
+		assert.Len(t, detections("idle", 13), 1)
 		assert.Equal(t, "second", b.records.last("shop").ConversationID)
-		assert.Equal(t, []string{"first"}, b.records.last("shop").Earlier)
+		assert.Equal(t, []string{"first"}, b.records.last("shop").EarlierConversations)
 
-		b.world.open = "third"
+		b.system.open = "third"
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
-		told := b.heard()
-		assert.Less(t, slices.Index(told, "0s look at the files of shop"), slices.Index(told, "0s ask agent shop"))
+		recorded := b.takeTrace()
+		assert.Less(t, slices.Index(recorded, "0s list the open files of shop"), slices.Index(recorded, "0s terminate shop"))
 		assert.Equal(t, "third", b.records.last("shop").ConversationID)
-		b.empty("shop")
-		s.hangUp()
+		b.endScope("shop")
+		s.disconnect()
 	})
 }
 
-// TestAnOpenFileKnowsBetterThanAReport: Codex's hooks also speak for the conversation that it has to make up a title.
-func TestAnOpenFileKnowsBetterThanAReport(t *testing.T) {
+// TestConversation_OpenFileSupersedesAReport: Codex's hooks also report the conversation in which
+// Codex generates a title.
+func TestConversation_OpenFileSupersedesAReport(t *testing.T) {
 	supervise(t, func(b *bed) {
-		s := b.running()
+		s := b.startWithShim()
 		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
 			"command": {Name: "command", ResumeCommand: []string{"resume", "%U"}, IdFile: regexp.MustCompile(`(.+)`)},
 		}))
@@ -362,71 +383,74 @@ func TestAnOpenFileKnowsBetterThanAReport(t *testing.T) {
 			require.NoError(t, b.sup.Report(b.t.Context(), "shop", Report{Activity: activity, ConversationID: id}))
 			synctest.Wait()
 		}
-		report("working", "told")
-		assert.Equal(t, "told", b.records.last("shop").ConversationID, "nothing else is known")
-		b.world.open = "seen"
-		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 3})
+		report("working", "reported")
+		assert.Equal(t, "reported", b.records.last("shop").ConversationID, "no other id is known")
+		b.system.open = "seen"
+		s.send(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 3})
 		assert.Equal(t, "seen", b.records.last("shop").ConversationID)
 		report("working", "title")
 		assert.Equal(t, "seen", b.records.last("shop").ConversationID)
-		assert.Equal(t, "title", b.world.preferred, "if both are open")
-		b.world.open = "title"
+		assert.Equal(t, "title", b.system.preferred, "if both are open")
+		b.system.open = "title"
 		report("working", "another")
 		assert.Equal(t, "title", b.records.last("shop").ConversationID)
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-func TestTheLastWordsOfAnAgentAreAHint(t *testing.T) {
+func TestConversation_IsDetectedFromTheLog(t *testing.T) {
 	supervise(t, func(b *bed) {
-		plans := b.talking()
-		b.world.hint = "hinted"
+		plans := b.withConversations()
+		b.system.printed = "hinted"
 		for _, id := range []string{"reports", "preset"} {
 			require.NoError(t, b.create(id, Spec{ID: id}))
-			b.ends(id)
-			assert.Equal(t, "hinted", b.records.last(id).ConversationID, "of preset: it has left the one that it was given, and saved another")
+			b.endRun(id)
+			assert.Equal(t, "hinted", b.records.last(id).ConversationID,
+				"also of preset, which has left the assigned conversation and saved another")
 		}
 		require.NoError(t, b.sup.Resume(b.t.Context(), "reports"))
 		assert.Equal(t, []string{"reports", "resume", "hinted"}, (*plans)[2].Conversation.Resume)
-		b.world.hint = "another"
-		require.NoError(t, b.sup.Report(b.t.Context(), "reports", Report{Activity: "idle", ConversationID: "told"}))
-		b.ends("reports")
-		assert.Equal(t, "told", b.records.last("reports").ConversationID, "who has told it needs no hint")
+		b.system.printed = "another"
+		require.NoError(t, b.sup.Report(b.t.Context(), "reports", Report{Activity: "idle", ConversationID: "reported"}))
+		b.endRun("reports")
+		assert.Equal(t, "reported", b.records.last("reports").ConversationID, "a reported id has precedence")
 	})
 }
 
-// TestStopTimeouts: a session's own, its agent's, the one that is configured.
-func TestStopTimeouts(t *testing.T) {
+// TestStopTimeout_Precedence: the session's own, then that of its agent, then the configured one.
+func TestStopTimeout_Precedence(t *testing.T) {
 	supervise(t, func(b *bed) {
-		plans := b.talking()
+		plans := b.withConversations()
 		require.NoError(t, b.create("plain", Spec{ID: "agents"}))
-		require.NoError(t, b.create("plain", Spec{ID: "own", UnitProperties: []session.Property{{Name: "TimeoutStopUSec", Signature: "t", Value: "@t 6000000"}}}))
+		own := []session.Property{{Name: "TimeoutStopUSec", Signature: "t", Value: "@t 6000000"}}
+		require.NoError(t, b.create("plain", Spec{ID: "own", UnitProperties: own}))
 		require.NoError(t, b.create("reports", Spec{ID: "configured"}))
 		for i, seconds := range []float64{4, 6, 10} {
 			assert.InDelta(t, seconds, (*plans)[i].StopTimeout.Seconds(), 0)
 		}
-		b.heard()
+		b.takeTrace()
 		for _, id := range []string{"agents", "own", "configured"} {
 			b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, id, 0) })
 		}
 		<-time.After(11 * time.Second)
-		told := b.heard()
+		recorded := b.takeTrace()
 		for _, line := range []string{"4s kill agents", "6s kill own", "10s kill configured"} {
-			assert.Contains(t, told, line)
+			assert.Contains(t, recorded, line)
 		}
 		require.NoError(t, b.sup.do(func() {
-			assert.True(t, b.sup.target(b.sup.sessions["agents"]).AskAll)
-			assert.False(t, b.sup.target(b.sup.sessions["configured"]).AskAll)
+			assert.True(t, b.sup.target(b.sup.sessions["agents"]).StopAll)
+			assert.False(t, b.sup.target(b.sup.sessions["configured"]).StopAll)
 		}))
 	})
 }
 
-// TestALateEndOfTheScopeBefore is that of the run before, also while the next run's conversation is only being made.
-func TestALateEndOfTheScopeBefore(t *testing.T) {
+// TestScopeEnd_ReportedLateIsOfTheEarlierRun, also while IdCommand= creates the conversation of the
+// next run.
+func TestScopeEnd_ReportedLateIsOfTheEarlierRun(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
+		b.withConversations()
 		n, hold := 0, make(chan struct{})
-		b.world.make = func(Plan) (string, error) {
+		b.system.create = func(Plan) (string, error) {
 			if n++; n == 2 {
 				<-hold
 			}
@@ -434,46 +458,47 @@ func TestALateEndOfTheScopeBefore(t *testing.T) {
 		}
 		require.NoError(t, b.create("created", Spec{ID: "shop"}))
 		b.exit("shop", 0)
-		b.heard()
-		b.world.populated = false
-		b.sup.Resync() // it is gone, of which systemd's signal comes later
+		b.takeTrace()
+		b.system.populated = false
+		b.sup.Resync() // the scope no longer exists; systemd's signal arrives later
 		synctest.Wait()
-		b.world.start = func(p Plan, tell func(session.Event)) error {
-			tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "another", ControlGroup: "/" + p.Unit})
-			tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: 13, Start: 130}, At: time.Now()})
+		b.system.start = func(p Plan, post func(session.Event)) error {
+			post(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "another", ControlGroup: "/" + p.Unit})
+			post(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: 13, Start: 130}, At: time.Now()})
 			return nil
 		}
 		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
-		b.heard()
+		b.takeTrace()
 		b.sup.ScopeEnded(UnitName("created", "shop"), "inv", "success")
 		close(hold)
-		assert.Contains(t, b.heard(), "0s start: ok")
+		assert.Contains(t, b.takeTrace(), "0s start: ok")
 		assert.Equal(t, "running", b.state("shop"))
 	})
 }
 
-// TestAResumeKeepsItsPlace: it waits until the agent's last words were looked at, and what is asked for after it still comes after it.
-func TestAResumeKeepsItsPlace(t *testing.T) {
+// TestResume_KeepsItsOrderWhileWaiting: a resume waits for the detection of the printed
+// conversation. It counts as accepted only after that, so that later requests follow it.
+func TestResume_KeepsItsOrderWhileWaiting(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.talking()
+		b.withConversations()
 		require.NoError(t, b.create("reports", Spec{ID: "shop"}))
 		b.exit("shop", 0)
 		b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success")
-		b.heard()
-		looking := func(is bool) {
+		b.takeTrace()
+		setDetecting := func(detecting bool) {
 			require.NoError(t, b.sup.do(func() {
-				b.sup.sessions["shop"].hinting = is
-				b.sup.touch(b.sup.sessions["shop"])
+				b.sup.sessions["shop"].detectingPrinted = detecting
+				b.sup.markDirty(b.sup.sessions["shop"])
 			}))
 		}
-		looking(true)
+		setDetecting(true)
 		accepted := false
 		b.call("resume", func(ctx context.Context) error {
 			return b.sup.Resume(WhenAccepted(ctx, func() { accepted = true }), "shop")
 		})
 		assert.False(t, accepted)
-		looking(false)
-		assert.Contains(t, b.heard(), "0s resume: ok")
+		setDetecting(false)
+		assert.Contains(t, b.takeTrace(), "0s resume: ok")
 		assert.True(t, accepted)
 	})
 }

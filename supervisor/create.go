@@ -19,7 +19,7 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Limits of what a client can put into a session.
+// Limits of the values that a client specifies for a session.
 const (
 	maxArguments   = 1 << 20 // bytes of a command, or of an environment
 	maxDescription = 1 << 10 // bytes
@@ -32,48 +32,53 @@ const (
 	maxPropertySize = 64 << 10 // bytes of their names and values together
 )
 
-// Spec is what a client asks for. Zero values are defaults.
+// Spec is a session as a client specifies it. Zero values select defaults.
 type Spec struct {
-	ID                string
-	Description       string
-	Command           []string // replaces the agent's
-	Arguments         []string // follow the agent's own, of a fresh run
-	WorkingDirectory  string   // default: the home directory
-	Environment       []string // NAME=VALUE, for every run; it is kept
-	Prompt            string
-	Labels            map[string]string
-	NoStart           bool
-	OnLogin           string // ignore, resume, start
-	Exclusive         bool
-	ConversationID    string
-	UnitProperties    []session.Property
-	CallerEnvironment []string // NAME=VALUE: that of whoever asks, for the run that begins with this and no other; it is not kept
-	Worktree          *string  // the branch of a git worktree that is made for the session, "" for one of its own; nil for none
+	ID               string
+	Description      string
+	Command          []string // replaces the agent's command
+	Arguments        []string // appended to the agent's command, for fresh runs
+	WorkingDirectory string   // default: the home directory
+	Environment      []string // NAME=VALUE, for every run; it is stored
+	Prompt           string
+	Labels           map[string]string
+	NoStart          bool
+	OnLogin          string // ignore, resume, start
+	Exclusive        bool
+	ConversationID   string
+	UnitProperties   []session.Property
+	// CallerEnvironment is the environment of the client, NAME=VALUE, for the run that Create starts
+	// and no later one. It is not stored.
+	CallerEnvironment []string
+	// Worktree is the branch of a git worktree that is created for the session, "" for a branch of
+	// its own; nil for no worktree.
+	Worktree *string
 
-	workspace string            // what WorkingDirectory leads to
-	inode     session.Inode     // of that
-	reserved  bool              // its ID is held for it
-	worktree  *session.Worktree // that was made
+	workspace string            // resolved path of WorkingDirectory
+	inode     session.Inode     // of that directory
+	reserved  bool              // its ID is reserved in Supervisor.reserved
+	worktree  *session.Worktree // the worktree that was created for it
 }
 
-// Create makes a session and, unless the spec says otherwise, starts it and waits until its agent runs. A session whose agent could not be
-// started is there all the same, failed, and the error says why. Errors: NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing,
+// Create creates a session and, unless NoStart is set, starts it and waits until its agent runs. If
+// the agent could not be started, the session exists nevertheless, as failed, and Create returns
+// the reason. Errors: NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing,
 // WorkspaceBusy, ConversationBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
 func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
-	if err := s.check(&spec); err != nil {
+	if err := s.checkSpec(&spec); err != nil {
 		return "", err
 	}
-	if err := s.installed(ctx, agent, &spec); err != nil {
+	if err := s.checkInstalled(ctx, agent, &spec); err != nil {
 		return "", err
 	}
 	if spec.Worktree != nil {
 		return s.createInWorktree(ctx, agent, spec)
 	}
-	return s.createNow(ctx, agent, spec)
+	return s.createChecked(ctx, agent, spec)
 }
 
-// createNow is Create once everything is checked. The id is "" if there is no such session.
-func (s *Supervisor) createNow(ctx context.Context, agent string, spec Spec) (id string, err error) {
+// createChecked is Create after everything is checked. The id is "" if no session was created.
+func (s *Supervisor) createChecked(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	var reply <-chan error
 	if e := s.do(func() {
 		var e *entry
@@ -81,12 +86,11 @@ func (s *Supervisor) createNow(ctx context.Context, agent string, spec Spec) (id
 			return
 		}
 		id = e.rec.ID
-		ready := func(*entry) bool { return true }
-		if !spec.NoStart {
-			s.start(e, false, spec.CallerEnvironment)
-			ready = started
+		if spec.NoStart {
+			reply = s.waitUntil(e, func(*entry) bool { return true }, noError)
+		} else {
+			reply = s.beginRun(e, session.OpStart, false, claim{caller: spec.CallerEnvironment})
 		}
-		reply = s.wait(e, ready, s.startError)
 	}); e != nil {
 		return "", e
 	}
@@ -94,11 +98,12 @@ func (s *Supervisor) createNow(ctx context.Context, agent string, spec Spec) (id
 		return "", err
 	}
 	accepted(ctx)
-	return id, s.await(ctx, reply)
+	return id, s.awaitReply(ctx, reply)
 }
 
-// check refuses what cannot be, before anything is made. It asks the file system, and so is not done by the loop.
-func (s *Supervisor) check(spec *Spec) error {
+// checkSpec completes the spec and returns an error if it is invalid, before anything is created.
+// It examines the file system and is therefore not called on the event loop.
+func (s *Supervisor) checkSpec(spec *Spec) error {
 	if spec.ID != "" && !config.ValidName(spec.ID) {
 		return refuse(Invalid, "invalid Id %s: expected a-z, 0-9, '.', '_' and '-', beginning with a letter or digit, "+
 			"not ending in '.' or '-', and at most 64 bytes", brief(spec.ID))
@@ -116,6 +121,7 @@ func (s *Supervisor) check(spec *Spec) error {
 	return nil
 }
 
+// checkTexts returns an error for a value that is too long or invalid. Errors: Invalid, OverLimit.
 func checkTexts(spec *Spec) error {
 	for _, f := range []struct {
 		name string
@@ -137,7 +143,7 @@ func checkTexts(spec *Spec) error {
 			if strings.ContainsRune(text, 0) {
 				return refuse(Invalid, "%s contains a NUL byte", f.name)
 			}
-			if !utf8.ValidString(text) { // as a home directory may be, which a client has not named
+			if !utf8.ValidString(text) { // possible for a home directory, which is not specified by a client
 				return refuse(Invalid, "invalid %s %s: expected UTF-8", f.name, brief(text))
 			}
 		}
@@ -150,7 +156,7 @@ func checkTexts(spec *Spec) error {
 	}
 	for _, entry := range spec.Environment {
 		if i := strings.IndexByte(entry, '='); i <= 0 {
-			return refuse(Invalid, "Environment has an entry that is not NAME=VALUE: %s", brief(entry))
+			return refuse(Invalid, "invalid Environment entry %s: expected NAME=VALUE", brief(entry))
 		}
 	}
 	switch {
@@ -168,6 +174,8 @@ func checkTexts(spec *Spec) error {
 	return checkChoices(spec)
 }
 
+// checkChoices sets the default of OnLogin, and returns an error if its value or a label is
+// invalid.
 func checkChoices(spec *Spec) error {
 	switch spec.OnLogin {
 	case "":
@@ -179,7 +187,8 @@ func checkChoices(spec *Spec) error {
 	return CheckLabels(spec.Labels)
 }
 
-// CheckLabels refuses labels that are too many, too long, or have no name.
+// CheckLabels returns an error if there are too many labels, or one is too long or has no name.
+// Errors: Invalid, OverLimit.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return refuse(OverLimit, "too many labels: at most %d are allowed", maxLabels)
@@ -192,6 +201,7 @@ func CheckLabels(labels map[string]string) error {
 	return nil
 }
 
+// checkWorkspace returns an error if dir cannot be a workspace. Errors: Invalid, WorkspaceMissing.
 func checkWorkspace(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return refuse(Invalid, "invalid WorkingDirectory %s: expected an absolute path", brief(dir))
@@ -208,35 +218,38 @@ func checkWorkspace(dir string) error {
 	return nil
 }
 
-// brief quotes a text of a client's for a message.
+// brief quotes a text of a client for a message, and shortens it.
 func brief(text string) string {
-	const most = 64
-	if len(text) > most {
-		return fmt.Sprintf("%q… (%d bytes)", text[:most], len(text))
+	const maxLength = 64
+	if len(text) > maxLength {
+		return fmt.Sprintf("%q… (%d bytes)", text[:maxLength], len(text))
 	}
 	return fmt.Sprintf("%q", text)
 }
 
-// creatable refuses a session that there cannot be, whatever its id is, on the loop.
-func (s *Supervisor) creatable(agent string, spec Spec) (def config.Agent, err error) {
-	if err := s.mayBegin(); err != nil {
+// checkCreatable returns the agent's definition, or an error if the session cannot be created,
+// regardless of its id. It is called on the event loop.
+func (s *Supervisor) checkCreatable(agent string, spec Spec) (def config.Agent, err error) {
+	if err := s.checkNotShuttingDown(); err != nil {
 		return def, err
 	}
 	def, known := s.Agents[agent]
+	count := len(s.sessions) + len(s.reserved)
 	switch {
 	case !known:
 		return def, refuse(NoSuchAgent, "no such agent: %s", brief(agent))
 	case len(spec.Command) == 0 && len(def.Command) == 0:
 		return def, refuse(Invalid, "agent %q needs a Command", agent)
-	case len(s.sessions)+len(s.reserved) > s.Config.MaxSessions, len(s.sessions)+len(s.reserved) == s.Config.MaxSessions && !spec.reserved:
-		return def, refuse(TooManySessions, "there are %d sessions already, as many as MaxSessions= allows", len(s.sessions))
+	case count > s.Config.MaxSessions, count == s.Config.MaxSessions && !spec.reserved:
+		return def, refuse(TooManySessions,
+			"there are %d sessions already, as many as MaxSessions= allows", len(s.sessions))
 	}
 	return def, nil
 }
 
-// create makes the session, on the loop.
+// create creates the session, without starting it. It is called on the event loop.
 func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
-	def, err := s.creatable(agent, spec)
+	def, err := s.checkCreatable(agent, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -245,32 +258,34 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 		return nil, err
 	}
 	rec := newRecord(id, def, spec)
-	if err := s.expand(rec, def, spec); err != nil {
+	if err := s.expandCommands(rec, def, spec); err != nil {
 		return nil, err
 	}
 	if !spec.NoStart {
-		if err := s.free(rec, spotOf(rec)); err != nil {
+		if err := s.checkWorkspaceFree(rec, workspaceDir(rec)); err != nil {
 			return nil, err
 		}
-		if err := s.unheld(rec, goesOn(rec, false)); err != nil {
+		if err := s.checkConversationFree(rec, continuesConversation(rec, false)); err != nil {
 			return nil, err
 		}
 	}
 	if err := s.Records.Create(id); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return nil, refuse(SessionExists, "cannot create session %q: a directory is in the way: %s", id, s.Records.SessionDir(id))
+			return nil, refuse(SessionExists, "cannot create session %q: a directory is in the way: %s",
+				id, s.Records.SessionDir(id))
 		}
 		return nil, err
 	}
 	e := &entry{rec: rec, unsaved: true}
 	s.add(e)
-	if spec.NoStart { // of any other it is watched from its start on
+	if spec.NoStart { // otherwise the start begins to watch it
 		s.watchWorkspace(e)
 	}
-	s.settleWorktree(e)
+	s.confirmWorktree(e)
 	return e, nil
 }
 
+// newRecord returns the record of a new session, as the client has specified it.
 func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 	return &session.Session{
 		ID:               id,
@@ -293,8 +308,10 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 	}
 }
 
-// expand puts the session's own values into the agent's commands. What a client gave is taken as it is: no specifier in it means anything.
-func (s *Supervisor) expand(rec *session.Session, def config.Agent, spec Spec) error {
+// expandCommands sets the session's commands: those of the agent's definition, with specifiers
+// expanded. A command or arguments of a client are used literally: specifiers in them are not
+// expanded.
+func (s *Supervisor) expandCommands(rec *session.Session, def config.Agent, spec Spec) error {
 	if rec.ConversationID == "" && (def.IdSource == config.IdPreset || def.IdSource == config.IdHistoryFile) {
 		rec.ConversationID = newUUID()
 	}
@@ -317,10 +334,11 @@ func (s *Supervisor) expand(rec *session.Session, def config.Agent, spec Spec) e
 			return refuse(ConfigError, "agent %q: ResumeCommand: %v", def.Name, err)
 		}
 	}
-	rec.Continues = continues(rec, def, spec)
+	rec.Continues = firstRunContinues(rec, def, spec)
 	return nil
 }
 
+// specifiers returns the values of specifiers for the session.
 func (s *Supervisor) specifiers(rec *session.Session) config.Specifiers {
 	return config.Specifiers{
 		Conversation: rec.ConversationID,
@@ -332,10 +350,11 @@ func (s *Supervisor) specifiers(rec *session.Session) config.Specifiers {
 	}
 }
 
-// runtimeDir is where the session's sockets are.
+// runtimeDir returns the directory of the session's sockets.
 func (s *Supervisor) runtimeDir(id string) string { return filepath.Join(s.RuntimeDir, id) }
 
-// chooseID takes the id that was asked for, or makes one from what baseOf returns: shop, shop-2, …
+// chooseID returns the id that the client has specified, or generates one from what idBase returns:
+// shop, shop-2, … Errors: SessionExists.
 func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
 		if s.sessions[spec.ID] != nil || s.reserved[spec.ID] && !spec.reserved {
@@ -343,11 +362,12 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 		}
 		// Agent a-b with session c, and agent a with session b-c, would have one scope.
 		if e := s.units[UnitName(agent, spec.ID)]; e != nil {
-			return "", refuse(SessionExists, "session %q would have the same unit as session %q: %s", spec.ID, e.rec.ID, UnitName(agent, spec.ID))
+			return "", refuse(SessionExists, "session %q would have the same unit as session %q: %s",
+				spec.ID, e.rec.ID, UnitName(agent, spec.ID))
 		}
 		return spec.ID, nil
 	}
-	base := s.baseOf(agent, spec)
+	base := s.idBase(agent, spec)
 	for n := 1; ; n++ {
 		id := base
 		if n > 1 {
@@ -358,15 +378,16 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 			continue
 		}
 		if _, err := os.Lstat(s.Records.SessionDir(id)); err == nil {
-			continue // there is one of which no record tells that can be read
+			continue // the directory of a session whose record cannot be read
 		}
 		return id, nil
 	}
 }
 
-// baseOf returns what a generated id begins with: the name of the branch that was asked for, else that of the workspace; in the home directory and in /, whose
-// names say nothing about the work, that of the program.
-func (s *Supervisor) baseOf(agent string, spec Spec) string {
+// idBase returns the beginning of a generated id: the name of the specified branch, otherwise that
+// of the workspace. For the home directory and /, whose names do not describe the work, it is the
+// name of the program.
+func (s *Supervisor) idBase(agent string, spec Spec) string {
 	switch {
 	case spec.Worktree != nil && *spec.Worktree != "":
 		return idFrom(*spec.Worktree)
@@ -378,7 +399,8 @@ func (s *Supervisor) baseOf(agent string, spec Spec) string {
 	return idFrom(agent)
 }
 
-// idFrom makes an id of a name: letters in lower case, what an id cannot have as '-'.
+// idFrom converts a name to an id: letters to lower case, ASCII characters that an id cannot
+// contain to '-'; others are dropped.
 func idFrom(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {

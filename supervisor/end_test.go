@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,18 +18,21 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// stopCalled creates a session that runs and calls Stop for it.
-func (b *bed) stopCalled(grace time.Duration) {
+// startThenStop creates a running session and calls Stop for it.
+func (b *bed) startThenStop(grace time.Duration) {
 	b.t.Helper()
 	b.start("shop")
 	b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", grace) })
-	assert.Equal(b.t, []string{"0s save shop: stopping", "0s publish shop: running -> stopping", "0s ask agent shop"}, inOrder(b.heard(), "ask"))
+	assert.Equal(b.t, []string{
+		"0s save shop: stopping", "0s publish shop: running -> stopping", "0s terminate shop",
+	}, moveLast(b.takeTrace(), "terminate"))
 }
 
-// inOrder puts lines with this verb last: an effect and the publishing of one turn begin at the same time.
-func inOrder(told []string, verb string) []string {
+// moveLast moves the lines with this verb to the end: the effects and the publication of one
+// iteration begin at the same time, in any order.
+func moveLast(trace []string, verb string) []string {
 	var first, last []string
-	for _, line := range told {
+	for _, line := range trace {
 		if len(line) > 3 && line[3:3+min(len(verb), len(line)-3)] == verb {
 			last = append(last, line)
 		} else {
@@ -38,115 +42,154 @@ func inOrder(told []string, verb string) []string {
 	return append(first, last...)
 }
 
-func TestAStopAsksTheAgentThenAllThenKills(t *testing.T) {
+func TestStop_EscalatesToSIGKILL(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.stopCalled(0)
+		b.startThenStop(0)
 		<-time.After(25 * time.Second)
 		assert.Equal(t, []string{
-			"1s hang up shop", "1s publish shop: stopping",
+			"1s SIGHUP shop", "1s publish shop: stopping",
 			"8s signal all shop SIGTERM", "8s publish shop: stopping",
 			"10s kill shop", "20s kill shop",
-		}, sorted(b.heard()))
+		}, effectsFirst(b.takeTrace()))
 		<-time.After(20 * time.Second)
-		assert.Equal(t, []string{"40s kill shop"}, b.heard(), "as long as it is there")
-		b.empty("shop")
-		assert.Equal(t, []string{"45s save shop: stopped", "45s publish shop: stopping -> stopped", "45s answer 1", "45s stop: ok"}, b.heard())
+		assert.Equal(t, []string{"40s kill shop"}, b.takeTrace(), "as long as the scope exists")
+		b.endScope("shop")
+		assert.Equal(t, []string{
+			"45s save shop: stopped", "45s publish shop: stopping -> stopped", "45s answer 1", "45s stop: ok",
+		}, b.takeTrace())
 		<-time.After(time.Hour)
-		assert.Empty(t, b.heard())
+		assert.Empty(t, b.takeTrace())
 	})
 }
 
-// sorted puts a publishing after the effect of the same turn: they begin at the same time.
-func sorted(told []string) []string {
-	for i := range len(told) - 1 {
-		if len(told[i]) > 10 && told[i][:10] == told[i+1][:2]+" publish"[:8] {
-			told[i], told[i+1] = told[i+1], told[i]
+// effectsFirst moves a publication after the effect of the same iteration: they begin at the same
+// time, in any order.
+func effectsFirst(trace []string) []string {
+	for i := range len(trace) - 1 {
+		if len(trace[i]) > 10 && trace[i][:10] == trace[i+1][:2]+" publish"[:8] {
+			trace[i], trace[i+1] = trace[i+1], trace[i]
 		}
 	}
-	return told
+	return trace
 }
 
-func TestTheGraceIsTheCallers(t *testing.T) {
+func TestStop_UsesTheGraceOfTheCaller(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.stopCalled(2 * time.Second)
+		b.startThenStop(2 * time.Second)
 		<-time.After(3 * time.Second)
-		told := b.heard()
-		assert.Contains(t, told, "0.5s hang up shop")
-		assert.Contains(t, told, "1s signal all shop SIGTERM")
-		assert.Contains(t, told, "2s kill shop")
-		b.empty("shop")
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "0.5s SIGHUP shop")
+		assert.Contains(t, trace, "1s signal all shop SIGTERM")
+		assert.Contains(t, trace, "2s kill shop")
+		b.endScope("shop")
 	})
 }
 
-func TestASecondStopCanBeLessPatient(t *testing.T) {
+// TestStop_WaitsForTheKilledScope: systemd reports its end some time after SIGKILL, however short
+// the grace is.
+func TestStop_WaitsForTheKilledScope(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.stopCalled(time.Hour)
+		b.startThenStop(time.Millisecond)
+		<-time.After(1500 * time.Millisecond)
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "0.001s kill shop")
+		assert.NotContains(t, strings.Join(trace, "\n"), "stop:")
+		b.endScope("shop")
+		assert.Contains(t, b.takeTrace(), "1.5s stop: ok")
+	})
+}
+
+// TestStop_KillsSurvivorsAgain: after the last of several kills, calls fail. The next call kills
+// the scope again and waits as the first one did.
+func TestStop_KillsSurvivorsAgain(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.startThenStop(0)
+		<-time.After(12 * time.Second)
+		b.takeTrace()
+		b.call("again", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
+		assert.Contains(t, b.takeTrace(), "12s kill shop", "between two kills")
+		<-time.After(188 * time.Second)
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "80s kill shop")
+		assert.Contains(t, trace, `160s stop: session "shop" is still stopping: some of its processes have survived SIGKILL`)
+		b.call("remove", func(ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) })
+		trace = b.takeTrace()
+		assert.Contains(t, trace, "200s kill shop")
+		assert.NotContains(t, strings.Join(trace, "\n"), "remove:", "a call that has failed must remove nothing later")
+		b.endScope("shop")
+		assert.Contains(t, b.takeTrace(), "200s remove: ok")
+	})
+}
+
+func TestStop_SecondOneCanShortenTheGrace(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.startThenStop(time.Hour)
 		<-time.After(10 * time.Second)
-		b.heard()
+		b.takeTrace()
 		b.call("again", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", time.Second) })
-		told := b.heard()
-		assert.Contains(t, told, "10s signal all shop SIGTERM")
-		assert.Contains(t, told, "10s kill shop", "the grace counts from when it was first asked")
-		b.empty("shop")
-		assert.Subset(t, b.heard(), []string{"10s stop: ok", "10s again: ok"})
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "10s signal all shop SIGTERM")
+		assert.Contains(t, trace, "10s kill shop", "the grace counts from the first SIGTERM")
+		b.endScope("shop")
+		assert.Subset(t, b.takeTrace(), []string{"10s stop: ok", "10s again: ok"})
 	})
 }
 
-func TestWhatTheAgentLeavesIsAskedAsSoonAsItIsGone(t *testing.T) {
+func TestStop_SignalsLeftoversOnceTheAgentIsGone(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.stopCalled(0)
+		b.startThenStop(0)
 		<-time.After(300 * time.Millisecond)
 		b.exit("shop", 143)
-		told := b.heard()
-		assert.Contains(t, told, "0.3s save shop: stopping")
-		assert.Contains(t, told, "0.3s signal all shop SIGTERM")
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "0.3s save shop: stopping")
+		assert.Contains(t, trace, "0.3s signal all shop SIGTERM")
 		<-time.After(9 * time.Second)
-		assert.Empty(t, b.heard(), "an agent that is gone is not hung up on")
-		b.empty("shop")
+		assert.Empty(t, b.takeTrace(), "an agent that has exited does not get SIGHUP")
+		b.endScope("shop")
 		assert.Equal(t, "stopped", b.state("shop"))
 	})
 }
 
-func TestAStopOfWhatDoesNotRunDoesNothing(t *testing.T) {
+func TestStop_DoesNothingIfTheSessionDoesNotRun(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.exit("shop", 0)
-		b.empty("shop")
-		b.heard()
+		b.endScope("shop")
+		b.takeTrace()
 		require.NoError(t, b.sup.Stop(b.t.Context(), "shop", 0))
-		assert.Empty(t, b.heard())
+		assert.Empty(t, b.takeTrace())
 		assert.Equal(t, NoSuchSession, kindOf(b.sup.Stop(b.t.Context(), "other", 0)))
 	})
 }
 
-func TestAStopOfWhatHasEndedEndsWhatIsLeft(t *testing.T) {
+func TestStop_EndsLeftoversOfAnEndedSession(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.exit("shop", 0)
-		b.heard()
+		b.takeTrace()
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
-		assert.Contains(t, b.heard(), "0s signal all shop SIGTERM")
-		b.empty("shop")
-		assert.Equal(t, "completed", b.state("shop"), "it keeps what it says")
+		assert.Contains(t, b.takeTrace(), "0s signal all shop SIGTERM")
+		b.endScope("shop")
+		assert.Equal(t, "completed", b.state("shop"), "the state remains")
 	})
 }
 
-func TestAStartThatHangsIsEnded(t *testing.T) {
+func TestStart_IsEndedIfItHangs(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.world.start = func(p Plan, tell func(session.Event)) error { scopeRuns(p, tell); return nil }
+		b.system.start = func(p Plan, report func(session.Event)) error { scopeRuns(p, report); return nil }
 		b.call("create", func(ctx context.Context) error {
 			_, err := b.sup.Create(ctx, "claude", Spec{ID: "shop"})
 			return err
 		})
-		b.heard()
-		<-time.After(startTimeout - time.Millisecond)
-		assert.Equal(t, []string{"2s continue shop"}, b.heard(), "its shim may be stopped")
+		b.takeTrace()
+		<-time.After(systemdTimeout - time.Millisecond)
+		assert.Equal(t, []string{"2s continue shop"}, b.takeTrace(), "its shim may be stopped")
 		<-time.After(2 * time.Second)
-		told := b.heard()
-		assert.Contains(t, told, "30s publish shop: starting -> failed")
-		assert.Contains(t, told, `30s create: cannot start "shop": its agent did not appear within 30s`)
-		assert.Contains(t, told, "30s signal all shop SIGTERM")
-		assert.Contains(t, told, "31s kill shop")
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "30s publish shop: starting -> failed")
+		assert.Contains(t, trace, `30s create: cannot start "shop": its agent did not appear within 30s`)
+		assert.Contains(t, trace, "30s signal all shop SIGTERM")
+		assert.Contains(t, trace, "31s kill shop")
 		b.sup.ScopeEnded(UnitName("claude", "shop"), "", "success")
 		snap, err := b.sup.Session("shop")
 		require.NoError(t, err)
@@ -154,10 +197,10 @@ func TestAStartThatHangsIsEnded(t *testing.T) {
 	})
 }
 
-func TestAStartThatFailsSaysWhy(t *testing.T) {
+func TestStart_ReturnsWhyItFailed(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.world.start = func(p Plan, tell func(session.Event)) error {
-			tell(session.ScopeStarted{Run: p.Spec.RunID})
+		b.system.start = func(p Plan, report func(session.Event)) error {
+			report(session.ScopeStarted{Run: p.Spec.RunID})
 			return errors.New("tmux is not installed")
 		}
 		_, err := b.sup.Create(b.t.Context(), "claude", Spec{ID: "shop"})
@@ -165,151 +208,159 @@ func TestAStartThatFailsSaysWhy(t *testing.T) {
 		require.EqualError(t, err, `cannot start "shop": tmux is not installed`)
 		assert.Equal(t, "failed", b.state("shop"))
 		<-time.After(time.Hour)
-		b.heard()
-		b.world.start = nil
+		b.takeTrace()
+		b.system.start = nil
 		require.NoError(t, b.sup.Start(b.t.Context(), "shop"), "a person may try again")
 	})
 }
 
-func TestACommandThatCannotBeExecutedLeavesNoScope(t *testing.T) {
+func TestStart_LeavesNoScopeIfTheCommandCannotBeExecuted(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.world.start = func(p Plan, tell func(session.Event)) error { scopeRuns(p, tell); return nil }
+		b.system.start = func(p Plan, report func(session.Event)) error { scopeRuns(p, report); return nil }
 		b.call("create", func(ctx context.Context) error {
 			_, err := b.sup.Create(ctx, "claude", Spec{ID: "shop"})
 			return err
 		})
-		b.heard()
+		b.takeTrace()
 		rec := b.records.last("shop")
-		b.record(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.NotStarted, Error: `"claude" not found`, Exited: time.Now()})
-		b.files.tell(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
-		told := b.heard()
-		assert.Contains(t, told, `0s create: cannot start "shop": "claude" not found`)
-		assert.Contains(t, told, "0s signal all shop SIGTERM")
+		b.writeExitStatus(rec, exitstatus.Status{
+			RunID: rec.Run.ID, Code: exitstatus.NotStarted, Error: `"claude" not found`, Exited: time.Now(),
+		})
+		b.files.notify(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
+		trace := b.takeTrace()
+		assert.Contains(t, trace, `0s create: cannot start "shop": "claude" not found`)
+		assert.Contains(t, trace, "0s signal all shop SIGTERM")
 		<-time.After(2 * time.Second)
-		assert.Contains(t, b.heard(), "1s kill shop")
+		assert.Contains(t, b.takeTrace(), "1s kill shop")
 	})
 }
 
-func TestARestartStopsThenStarts(t *testing.T) {
+func TestRestart_StopsThenStarts(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		first := b.records.last("shop").Run.ID
 		b.call("restart", func(ctx context.Context) error { return b.sup.Restart(ctx, "shop") })
-		assert.Contains(t, b.heard(), "0s ask agent shop")
+		assert.Contains(t, b.takeTrace(), "0s terminate shop")
 		assert.Equal(t, InvalidState, kindOf(b.sup.Start(b.t.Context(), "shop")))
 		assert.Equal(t, InvalidState, kindOf(b.sup.Restart(b.t.Context(), "shop")))
 		b.exit("shop", 143)
-		assert.NotContains(t, b.heard(), "0s start shop", "something is left in the scope")
-		b.empty("shop")
-		told := b.heard()
-		assert.Equal(t, "0s save shop: starting", told[0])
-		assert.Contains(t, told, "0s start shop")
-		assert.Equal(t, []string{"0s answer 1", "0s restart: ok"}, told[len(told)-2:])
+		assert.NotContains(t, b.takeTrace(), "0s start shop", "there are leftover processes in the scope")
+		b.endScope("shop")
+		trace := b.takeTrace()
+		assert.Equal(t, "0s save shop: starting", trace[0])
+		assert.Contains(t, trace, "0s start shop")
+		assert.Equal(t, []string{"0s answer 1", "0s restart: ok"}, trace[len(trace)-2:])
 		rec := b.records.last("shop")
 		assert.NotEqual(t, first, rec.Run.ID)
 		require.Len(t, rec.Past, 1)
 		assert.Equal(t, first, rec.Past[0].ID)
 		assert.Equal(t, 143, rec.Past[0].Exit.Value)
 		<-time.After(time.Hour)
-		assert.Empty(t, b.heard(), "the ending of the first run does not reach into the second")
+		assert.Empty(t, b.takeTrace(), "the escalation of the first run does not affect the second")
 	})
 }
 
-func TestAStartEndsWhatAnEarlierRunLeft(t *testing.T) {
+func TestStart_EndsLeftoversOfAnEarlierRun(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.exit("shop", 1)
-		b.heard()
+		b.takeTrace()
 		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
-		told := b.heard()
-		assert.Contains(t, told, "0s signal all shop SIGTERM")
-		assert.NotContains(t, told, "0s start shop")
-		b.empty("shop")
-		told = b.heard()
-		assert.Contains(t, told, "0s start shop")
-		assert.Contains(t, told, "0s start: ok")
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "0s signal all shop SIGTERM")
+		assert.NotContains(t, trace, "0s start shop")
+		b.endScope("shop")
+		trace = b.takeTrace()
+		assert.Contains(t, trace, "0s start shop")
+		assert.Contains(t, trace, "0s start: ok")
 	})
 }
 
-func TestRemoving(t *testing.T) {
-	t.Run("what runs is refused", func(t *testing.T) {
+func TestRemove(t *testing.T) {
+	t.Run("a running session is refused", func(t *testing.T) {
 		supervise(t, func(b *bed) {
 			b.start("shop")
 			assert.Equal(t, InvalidState, kindOf(b.sup.Remove(b.t.Context(), "shop", false)))
-			assert.Empty(t, b.heard())
+			assert.Empty(t, b.takeTrace())
 		})
 	})
-	t.Run("by force it is stopped first", func(t *testing.T) {
+	t.Run("force stops the session first", func(t *testing.T) {
 		supervise(t, func(b *bed) {
 			b.start("shop")
 			b.call("remove", func(ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) })
-			assert.Contains(t, b.heard(), "0s ask agent shop")
-			b.empty("shop")
-			told := b.heard()
-			last := told[len(told)-4:]
-			assert.Equal(t, "0s forget shop", last[0], "its record before anybody is told")
+			assert.Contains(t, b.takeTrace(), "0s terminate shop")
+			b.endScope("shop")
+			trace := b.takeTrace()
+			last := trace[len(trace)-4:]
+			assert.Equal(t, "0s remove shop", last[0], "the record is removed before that is published")
 			assert.ElementsMatch(t, []string{"0s publish shop: removed", "0s answer 1", "0s remove: ok"}, last[1:])
-			assert.Contains(t, told[:len(told)-4], "0s clear app-corral-command-shop.scope", "and what it left before its name is free")
+			assert.Contains(t, trace[:len(trace)-4], "0s clear app-corral-command-shop.scope",
+				"what the run left behind is removed before the id can be used again")
 			_, err := b.sup.Session("shop")
 			assert.Equal(t, NoSuchSession, kindOf(err))
 			b.start("shop")
 		})
 	})
-	t.Run("what comes late of it is nobody's", func(t *testing.T) {
+	t.Run("late events of a removed session are ignored", func(t *testing.T) {
 		supervise(t, func(b *bed) {
 			b.start("shop")
 			b.exit("shop", 0)
-			b.empty("shop")
+			b.endScope("shop")
 			require.NoError(t, b.sup.Remove(b.t.Context(), "shop", false))
-			b.heard()
-			b.empty("shop")
+			b.takeTrace()
+			b.endScope("shop")
 			b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
-			b.fds.all()
-			assert.Empty(t, b.heard())
+			b.fds.allReady()
+			assert.Empty(t, b.takeTrace())
 		})
 	})
 }
 
-func TestArchiving(t *testing.T) {
+func TestArchive(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		assert.Equal(t, InvalidState, kindOf(b.sup.Archive(b.t.Context(), "shop")))
 		b.exit("shop", 0)
-		b.heard()
+		b.takeTrace()
 		b.call("archive", func(ctx context.Context) error { return b.sup.Archive(ctx, "shop") })
-		assert.Contains(t, b.heard(), "0s signal all shop SIGTERM")
-		b.empty("shop")
-		assert.Equal(t, []string{"0s save shop: archived", "0s publish shop: completed -> archived", "0s answer 1", "0s archive: ok"}, b.heard())
+		assert.Contains(t, b.takeTrace(), "0s signal all shop SIGTERM")
+		b.endScope("shop")
+		assert.Equal(t, []string{
+			"0s save shop: archived", "0s publish shop: completed -> archived", "0s answer 1", "0s archive: ok",
+		}, b.takeTrace())
 		assert.Equal(t, InvalidState, kindOf(b.sup.Start(b.t.Context(), "shop")))
 		assert.Equal(t, InvalidState, kindOf(b.sup.Restart(b.t.Context(), "shop")))
 		assert.Equal(t, "archived", b.state("shop"))
 	})
 }
 
-func TestSystemdWantsAScopeToBeStopped(t *testing.T) {
+func TestScopeStopRequested_StopsTheSession(t *testing.T) {
 	for _, row := range []struct {
 		name                  string
-		world                 func(*world)
+		prepare               func(*fakeSystem)
 		state, result, reason string
 	}{
-		{"its time is up", func(w *world) { w.result = "timeout" }, "failed", "timeout", "it ran for as long as RuntimeMaxSec allows"},
-		{"the login session ends", func(w *world) { w.result, w.stops = "success", true }, "suspended", "success", "the login session ended"},
-		{"somebody stops it", func(w *world) { w.result = "success" }, "stopped", "success", "its scope was stopped"},
-		{"nobody can say why", func(w *world) { w.causeErr = errors.New("no answer") }, "stopped", "success", ""},
+		{"RuntimeMaxSec has elapsed", func(w *fakeSystem) { w.result = "timeout" },
+			"failed", "timeout", "it ran for as long as RuntimeMaxSec allows"},
+		{"the login session ends", func(w *fakeSystem) { w.result, w.stops = "success", true },
+			"suspended", "success", "the login session ended"},
+		{"somebody stops the scope", func(w *fakeSystem) { w.result = "success" },
+			"stopped", "success", "its scope was stopped"},
+		{"the cause is unknown", func(w *fakeSystem) { w.causeErr = errors.New("no answer") }, "stopped", "success", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
-				row.world(b.world)
+				row.prepare(b.system)
 				b.start("shop")
 				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
 				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
 				assert.Equal(t, "stopping", b.state("shop"))
-				told := b.heard()
-				assert.Equal(t, 1, count(told, "0s ask agent shop"))
+				trace := b.takeTrace()
+				assert.Equal(t, 1, count(trace, "0s terminate shop"))
 				<-time.After(100 * time.Millisecond)
 				b.exit("shop", 0)
-				assert.Contains(t, b.heard(), "0.1s signal all shop SIGTERM")
-				b.empty("shop")
+				assert.Contains(t, b.takeTrace(), "0.1s signal all shop SIGTERM")
+				b.endScope("shop")
 				synctest.Wait()
 				snap, err := b.sup.Session("shop")
 				require.NoError(t, err)
@@ -319,49 +370,52 @@ func TestSystemdWantsAScopeToBeStopped(t *testing.T) {
 	}
 }
 
-// TestLeftoversThatDoNotStopInTime: systemd calls that a timeout, too, which says nothing of an agent that had ended. Nor does the wish to stop them, although
-// it may be heard of before the end that it came after.
-func TestLeftoversThatDoNotStopInTime(t *testing.T) {
+// TestLeftovers_StopTimeoutKeepsTheResult: systemd calls it a timeout, too, when leftover processes
+// do not stop in time. That does not change the result of an agent that had exited before, and
+// neither does the request to stop the scope, which may be received before the earlier exit.
+func TestLeftovers_StopTimeoutKeepsTheResult(t *testing.T) {
 	for name, exit := range map[string]func(b *bed){
-		"the exit is known":          func(b *bed) { b.exit("shop", 3) },
-		"the exit is heard of later": func(b *bed) { b.exitUnseen("shop", 3) },
+		"the exit is known":      func(b *bed) { b.exit("shop", 3) },
+		"the exit is read later": func(b *bed) { b.exitWithoutEvent("shop", 3) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
 				b.start("shop")
 				exit(b)
 				<-time.After(time.Millisecond)
-				b.world.result = "success"
+				b.system.result = "success"
 				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
 				<-time.After(10 * time.Second)
 				b.sup.ScopeEnded(UnitName("command", "shop"), "", "timeout")
 				synctest.Wait()
 				snap, err := b.sup.Session("shop")
 				require.NoError(t, err)
-				assert.Equal(t, []string{"failed", "exit-code", "command exited with code 3"}, []string{snap.State, snap.Result, snap.Reason})
+				assert.Equal(t, []string{"failed", "exit-code", "command exited with code 3"},
+					[]string{snap.State, snap.Result, snap.Reason})
 			})
 		})
 	}
 }
 
-// TestSystemdStopsAScopeItself: it has told everybody in it, and asks nobody whom to ask first.
-func TestSystemdStopsAScopeItself(t *testing.T) {
+// TestScopeStopping_DoesNotSignalTheAgentAgain: systemd stops the scope itself. It has sent SIGTERM
+// to every process in it, and leaves nothing of that to the daemon.
+func TestScopeStopping_DoesNotSignalTheAgentAgain(t *testing.T) {
 	for _, row := range []struct {
 		name, cause   string
 		state, result string
 	}{
-		{"somebody stops it", "success", "stopped", "success"},
-		{"its time is up", "timeout", "failed", "timeout"},
-		{"there is no memory for it", "oom-kill", "completed", "success"}, // the agent had a moment to end well
+		{"somebody stops the scope", "success", "stopped", "success"},
+		{"RuntimeMaxSec has elapsed", "timeout", "failed", "timeout"},
+		{"memory ran out", "oom-kill", "completed", "success"}, // the agent had a moment to exit successfully
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
 				b.start("shop")
 				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, b.sup.Monotonic()})
-				assert.Zero(t, count(b.heard(), "0s ask agent shop"), "one SIGTERM is enough")
+				assert.Zero(t, count(b.takeTrace(), "0s terminate shop"), "one SIGTERM is enough")
 				<-time.After(100 * time.Millisecond)
 				b.exit("shop", 0)
-				b.empty("shop")
+				b.endScope("shop")
 				synctest.Wait()
 				snap, err := b.sup.Session("shop")
 				require.NoError(t, err)
@@ -371,37 +425,44 @@ func TestSystemdStopsAScopeItself(t *testing.T) {
 	}
 }
 
-// TestAnAgentEndsBeforeItIsKnownWhy its scope is stopped: what came first is told by systemd's clock, however late it is heard of.
-func TestAnAgentEndsBeforeItIsKnownWhy(t *testing.T) {
+// TestScopeStopping_IsOrderedWithTheExitBySystemdsClock: the agent exits before the reason for
+// which its scope is stopped is known. Whether the stop or the exit came first is decided by the
+// times that systemd and the shim have recorded, not by when the daemon learns of them.
+func TestScopeStopping_IsOrderedWithTheExitBySystemdsClock(t *testing.T) {
 	for _, row := range []struct {
 		name, cause   string
-		since         time.Duration // before the agent's end
-		gone          bool          // so is its scope
-		stops         bool          // all of the user's manager does
+		since         time.Duration // from the stop to the agent's exit
+		gone          bool          // the scope ends before the reason is known
+		stops         bool          // the user manager is stopping
 		state, reason string
 	}{
-		{"it was stopped", "success", time.Millisecond, false, false, "stopped", "its scope was stopped"},
-		{"it was stopped, and is gone", "success", time.Millisecond, true, false, "stopped", "its scope was stopped"},
-		{"the login session ended", "success", time.Millisecond, true, true, "suspended", "the login session ended"},
-		{"its time was up", "timeout", time.Millisecond, false, false, "failed", "it ran for as long as RuntimeMaxSec allows"},
-		{"it had ended by itself", "success", -time.Millisecond, false, false, "completed", ""},
-		{"it had ended by itself before its time was up", "timeout", -time.Millisecond, false, false, "completed", ""},
+		{"the scope was stopped", "success", time.Millisecond, false, false,
+			"stopped", "its scope was stopped"},
+		{"the scope was stopped, and is gone", "success", time.Millisecond, true, false,
+			"stopped", "its scope was stopped"},
+		{"the login session ended", "success", time.Millisecond, true, true,
+			"suspended", "the login session ended"},
+		{"RuntimeMaxSec had elapsed", "timeout", time.Millisecond, false, false,
+			"failed", "it ran for as long as RuntimeMaxSec allows"},
+		{"the agent had exited by itself", "success", -time.Millisecond, false, false, "completed", ""},
+		{"the agent had exited by itself before RuntimeMaxSec elapsed", "timeout", -time.Millisecond, false, false,
+			"completed", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
 				b.start("shop")
-				b.world.stops = row.stops
+				b.system.stops = row.stops
 				b.exit("shop", 0)
 				answer := make(chan struct{})
-				b.world.asked = answer
+				b.system.asked = answer
 				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, b.sup.Monotonic() - row.since})
 				if row.gone {
-					b.empty("shop")
+					b.endScope("shop")
 				}
 				close(answer)
 				synctest.Wait()
 				if !row.gone {
-					b.empty("shop")
+					b.endScope("shop")
 				}
 				assert.Equal(t, row.state, b.state("shop"))
 				snap, err := b.sup.Session("shop")
@@ -412,8 +473,8 @@ func TestAnAgentEndsBeforeItIsKnownWhy(t *testing.T) {
 	}
 }
 
-// TestLeftoversAreArchived: a session that has lost everything but what its agent has left running has no agent.
-func TestLeftoversAreArchived(t *testing.T) {
+// TestArchive_AcceptsLeftovers: a session of which only leftover processes exist has no agent.
+func TestArchive_AcceptsLeftovers(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		assert.Equal(t, InvalidState, kindOf(b.sup.Archive(b.t.Context(), "shop")))
@@ -422,21 +483,21 @@ func TestLeftoversAreArchived(t *testing.T) {
 			b.sup.apply(e, session.TmuxDied{Run: e.rec.Run.ID})
 		}))
 		require.Equal(t, "stale", b.state("shop"))
-		assert.Equal(t, InvalidState, kindOf(b.sup.Archive(b.t.Context(), "shop")), "its agent lives")
+		assert.Equal(t, InvalidState, kindOf(b.sup.Archive(b.t.Context(), "shop")), "its agent is alive")
 		require.NoError(t, b.sup.do(func() {
 			e := b.sup.sessions["shop"]
 			b.sup.apply(e, session.ShimDied{Run: e.rec.Run.ID, At: time.Now()})
 		}))
 		require.Equal(t, "stale", b.state("shop"))
 		b.call("archive", func(ctx context.Context) error { return b.sup.Archive(ctx, "shop") })
-		b.empty("shop")
-		assert.Contains(t, b.heard(), "0s archive: ok")
+		b.endScope("shop")
+		assert.Contains(t, b.takeTrace(), "0s archive: ok")
 		assert.Equal(t, "archived", b.state("shop"))
 	})
 }
 
-// TestAnIDThatIsNotFree: there is a directory of that name, of which no record can be read.
-func TestAnIDThatIsNotFree(t *testing.T) {
+// TestCreate_AvoidsAnIDWhoseDirectoryExists: the directory contains no readable record.
+func TestCreate_AvoidsAnIDWhoseDirectoryExists(t *testing.T) {
 	supervise(t, func(b *bed) {
 		dir := filepath.Join(t.TempDir(), "shop")
 		require.NoError(t, os.Mkdir(dir, 0o700))
@@ -447,6 +508,7 @@ func TestAnIDThatIsNotFree(t *testing.T) {
 	})
 }
 
+// count returns how many of the lines equal this one.
 func count(lines []string, line string) int {
 	n := 0
 	for _, l := range lines {

@@ -3,53 +3,55 @@ package supervisor
 import (
 	"time"
 
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// entry is a session with everything that is done about it. It belongs to the loop.
+// entry is a session with everything that the event loop, which alone uses it, needs to supervise
+// it.
 type entry struct {
-	rec     *session.Session
-	shown   *Snapshot // what clients were told last
-	dirty   bool
-	unsaved bool
-	exited  bool // all that is unsaved follows from exit_status, which is a record too
-	removed bool
-	adopted session.State // what it was when it was saved by an earlier daemon, "" if it was not
+	rec       *session.Session
+	published *Snapshot // the snapshot that clients have, nil if they have none
+	dirty     bool
+	unsaved   bool
+	// onlyExitUnsaved is set if all that is unsaved follows from exit_status, which is a record too.
+	onlyExitUnsaved bool
+	removed         bool
+	adoptedState    session.State // in the record of an earlier daemon, "" if no earlier daemon saved the session
 
-	queue   []func() // effects to be done, in order
-	busy    bool     // one of them is being done
-	missed  bool     // it was not looked at when systemd was listed
-	held    []effect // decided in this turn: they begin once it was saved and published
-	waiting []waiter
+	queue      []func()     // effects to be carried out, in this order
+	busy       bool         // one of them is being carried out
+	held       []queueEntry // effects that were decided in this iteration: enqueued once it is saved and published
+	waiting    []waiter
+	uncompared bool // the session was busy when it was to be compared with systemd's scopes
 
 	run      runtime
-	then     func()      // what to do once the scope is gone
-	overrule func(error) // tells who has asked for that why it is not done
-	starts   bool        // that is to begin a run
-	wants    string      // the conversation which that is given, "" if it is not known
-	goal     spot        // the directory in which that is to be
-	hinting  bool        // it is being found out which conversation its last agent had
+	pending  session.Pending // the operation that is not finished
+	timer    deadline.Stopper
+	timerFor time.Duration // the deadline that timer is for, 0 if it does not run
+	claim    claim         // of a run that waits to begin
+	removal  removal       // of a pending OpRemove
 
-	leaving bool   // it is being removed
-	taking  string // the directory that is removed with it, "" if none is
+	detectingPrinted bool // the conversation that the session's last agent has printed is being detected
 
-	known      string // id of the run whose agent a client had signalled, or was told could not be started
-	signal     int    // that signal
-	unattended bool   // it is being started because of a login, by nobody's call
+	// knownRun is the id of a run whose end is known to a client: it has signaled the agent, or its
+	// call has returned that the agent could not be started.
+	knownRun     string
+	clientSignal int  // the signal that the client has sent to that agent
+	unattended   bool // the session is being started because of a login, not for a client
 
-	begun bool // a run begins in this turn
-	into  bool // in the scope that is there
+	saveErr  error // why the last attempt to save the session failed, nil if it succeeded
+	watchErr error // why the files of the run are not watched
+	// exitInRuntimeDir is set if the exit was recorded in the runtime directory, and has to be copied
+	// to the state directory.
+	exitInRuntimeDir bool
 
-	saveErr  error // why it could not be saved the last time
-	watchErr error // why the files of its run are not watched
-	stray    bool  // its exit was found in the runtime directory, and has to be kept in the state directory
+	nextLog map[string]time.Duration // when each cause may be logged again, by CLOCK_MONOTONIC: see canLog
 
-	logged map[string]time.Duration // when each cause may be logged again, by CLOCK_MONOTONIC: see mayLog
-
-	removeAgain time.Time // it has expired and could not be removed: not before this time again
+	removeNotBefore time.Time // after a failed removal of an expired session: the next attempt is not before this time
 }
 
-// waiter is a call that is answered when ready says so.
+// waiter is a call that is answered with err once ready returns true.
 type waiter struct {
 	ready func(*entry) bool
 	reply chan error

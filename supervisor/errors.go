@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Kind tells a caller what to do about an Error.
+// Kind is the kind of an Error: a caller decides by it what to do.
 type Kind int
 
 const (
@@ -18,7 +18,7 @@ const (
 	InvalidState
 	NotResumable
 	NotWaiting
-	Unsupported // the agent's definition does not say how
+	Unsupported // the agent's definition does not specify how
 	WorkspaceMissing
 	WorkspaceBusy
 	ConversationBusy
@@ -27,12 +27,13 @@ const (
 	TooManySessions
 	ShuttingDown
 	ConfigError
-	Invalid   // an argument is not what it should be
-	OverLimit // an argument is larger than it may be
-	TimedOut  // it has not happened in time, and may still
+	Invalid   // an argument is invalid
+	OverLimit // an argument exceeds a limit
+	TimedOut  // the operation was not finished in time, and may still finish
 )
 
-// Error is a refusal or a failure that a caller can act on. Text is one English sentence that names the session or the argument.
+// Error is an error that a caller can act on. Text is one English sentence that names the session
+// or the argument.
 type Error struct {
 	Kind Kind
 	Text string
@@ -40,14 +41,15 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// NoSession is the error for an id that no session has.
+// NoSession returns the error that there is no session with this id.
 func NoSession(id string) error { return refuse(NoSuchSession, "no such session: %s", brief(id)) }
 
+// refuse returns an *Error with a formatted text.
 func refuse(kind Kind, format string, args ...any) error {
 	return &Error{kind, fmt.Sprintf(format, args...)}
 }
 
-// kindOf returns what a caller is to do about an error, 0 if it is none of these.
+// kindOf returns the kind of an error, 0 if it is not an *Error.
 func kindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -7,7 +7,8 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// resolve returns the place that a workspace's path leads to: two paths to one directory are one workspace.
+// resolve returns the resolved path of a workspace: two paths to one directory are one workspace.
+// If the path cannot be resolved, resolve returns the path itself, cleaned.
 func resolve(dir string) string {
 	if path, err := filepath.EvalSymlinks(dir); err == nil {
 		return path
@@ -15,46 +16,51 @@ func resolve(dir string) string {
 	return filepath.Clean(dir)
 }
 
-// spot is the directory that a session's path leads to.
-type spot struct {
-	path  string        // with every symbolic link on the way followed
-	inode session.Inode // which directory that is, also once it was renamed; zero if that is not known
+// resolvedDir identifies the directory to which the path of a workspace resolves.
+type resolvedDir struct {
+	path  string        // without symbolic links
+	inode session.Inode // identifies the directory, also after it was renamed; zero if unknown
 }
 
-// is tells whether both are one directory, or one is where the other was and is to come back.
-func (a spot) is(b spot) bool {
+// isSame reports whether both are the same directory, or have the same path: a directory that was
+// moved away is expected to come back to it.
+func (a resolvedDir) isSame(b resolvedDir) bool {
 	return a.path == b.path || a.inode != session.Inode{} && a.inode == b.inode
 }
 
-// spotOf is where the session's last run was when it was last looked at.
-func spotOf(rec *session.Session) spot {
-	if rec.Workspace == "" { // a record from before this was kept
-		return spot{rec.WorkingDirectory, rec.WorkspaceInode}
+// workspaceDir returns the directory of the session's last run, as it was last observed.
+func workspaceDir(rec *session.Session) resolvedDir {
+	if rec.Workspace == "" { // a record of a version that did not store it
+		return resolvedDir{rec.WorkingDirectory, rec.WorkspaceInode}
 	}
-	return spot{rec.Workspace, rec.WorkspaceInode}
+	return resolvedDir{rec.Workspace, rec.WorkspaceInode}
 }
 
-// goalOf is where a run of the session's that begins would be, as was found out.
-func goalOf(rec *session.Session, w *way) spot {
-	if w == nil || w.err != nil {
-		return spot{path: spotOf(rec).path}
+// startDir returns the directory of a run that is about to begin, as the path of the workspace
+// resolves. If r is nil or failed, the directory has only a path, that of the last run.
+func startDir(rec *session.Session, r *resolution) resolvedDir {
+	if r == nil || r.err != nil {
+		return resolvedDir{path: workspaceDir(rec).path}
 	}
-	return spot{w.target, w.inode}
+	return resolvedDir{r.path, r.inode}
 }
 
-// occupies tells whether f holds for the directory that the session's run is in, or for the one in which it is about to begin another.
-func (e *entry) occupies(f func(spot) bool) bool {
-	return !e.rec.Run.Ended() && f(spotOf(e.rec)) || e.starts && f(e.goal)
+// occupiesDir reports whether matches returns true for the directory of the session's current run,
+// or for that of a run that is about to begin.
+func (e *entry) occupiesDir(matches func(resolvedDir) bool) bool {
+	return !e.rec.Run.Ended() && matches(workspaceDir(e.rec)) || e.pending.WaitsToBegin() && matches(e.claim.dir)
 }
 
-// free refuses to start a session in a worktree that is being removed, and an exclusive one whose workspace is held by another one. That is held from the start of a run to its end, however it comes,
-// and for as long as nobody knows that it has ended.
-func (s *Supervisor) free(rec *session.Session, goal spot) error {
+// checkWorkspaceFree returns an error if the session must not start in dir: because dir is in a
+// worktree that is being removed, or because the session is exclusive and another exclusive session
+// occupies dir. A session occupies its workspace from the start of a run until that run is known to
+// have ended, in whatever way. Errors: InvalidState, WorkspaceBusy.
+func (s *Supervisor) checkWorkspaceFree(rec *session.Session, dir resolvedDir) error {
 	for _, e := range s.sessions {
-		if e.taking != "" && strings.HasPrefix(goal.path+"/", e.taking) {
+		if e.removal.dir != "" && strings.HasPrefix(dir.path+"/", e.removal.dir) {
 			return refuse(InvalidState, "workspace %q is being removed with session %q", rec.WorkingDirectory, e.rec.ID)
 		}
-		if rec.Exclusive && e.rec != rec && e.rec.Exclusive && e.occupies(goal.is) {
+		if rec.Exclusive && e.rec != rec && e.rec.Exclusive && e.occupiesDir(dir.isSame) {
 			return refuse(WorkspaceBusy, "workspace %q is in use by session %q", rec.WorkingDirectory, e.rec.ID)
 		}
 	}

@@ -13,55 +13,56 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// specName is the name of the file in the session's runtime directory that tells the shim what to
-// run. The shim removes it first of all.
+// specName is the name of the file in the session's runtime directory that describes to the shim
+// what to run (shimwire.Spec). The shim removes it as soon as it has read it.
 const specName = "run"
 
-// mayBelieve tells whether the record of an exit, read from path, may be true. The shim writes it
-// after wait4(2) has returned, so that a true one always finds the agent gone: one that was found
-// while its agent ran is never believed, also not later. Of an agent that is not known, because its
-// shim has not introduced itself, the shim must at least have begun, and not be about to do so.
+// isExitCredible reports whether the record of an exit, read from path, may be true, and reports a
+// forged one as a problem. The shim writes the record after wait4(2) has returned: a true record
+// never appears before the agent has exited. A record that was found while its agent ran is never
+// believed, not even later. If the agent is unknown because its shim has not sent a Hello, the shim
+// must at least have read its spec, and must not be about to send a Hello.
 //
-// This is no boundary: who writes a record between the agent's end and that of its shim is
-// believed.
-func (s *Supervisor) mayBelieve(e *entry, status exitstatus.Status, path string) bool {
+// This is not a security boundary: a record that another process writes after the end of the agent
+// and before the end of its shim is believed.
+func (s *Supervisor) isExitCredible(e *entry, status exitstatus.Status, path string) bool {
 	r := e.rec.Run
-	if status == e.run.forged {
+	if status == e.run.falseExit {
 		return false
 	}
 	if r.Agent.PID == 0 {
 		t := s.target(e)
-		begins := there(filepath.Join(t.RuntimeDir, specName)) || s.listens(t)
-		e.run.unproven = begins && (r.Scope == session.ScopeNone || s.World.Occupied(r.ControlGroup))
-		return !e.run.unproven
+		isStarting := exists(filepath.Join(t.RuntimeDir, specName)) || s.isShimListening(t)
+		e.run.exitUnproven = isStarting && (r.Scope == session.ScopeNone || s.ControlGroups.IsPopulated(r.ControlGroup))
+		return !e.run.exitUnproven
 	}
-	if r.BootID != s.BootID || e.run.agentEnded && e.run.awaited == r.Agent || !s.World.Running(r.Agent) {
+	if r.BootID != s.BootID || e.run.agentEnded && e.run.watchedAgent == r.Agent || !s.Processes.IsRunning(r.Agent) {
 		return true
 	}
-	e.run.forged = status
-	if s.mayLog(e, "forged exit") {
+	e.run.falseExit = status
+	if s.canLog(e, "forged exit") {
 		s.Log.Warn("ignored the recorded exit of an agent that is still running",
 			"session", e.rec.ID, "path", path, "pid", r.Agent.PID)
 	}
-	s.problemWith(e, path, fmt.Sprintf("%q records the exit of its agent (PID %d), which is still running: the record is "+
-		"ignored; remove it and find out which program wrote it", path, r.Agent.PID))
+	s.setFileProblem(e, path, fmt.Sprintf("%q records the exit of its agent (PID %d), which is still running: "+
+		"the record is ignored; remove it and find out which program wrote it", path, r.Agent.PID))
 	return false
 }
 
-// listens tells whether any process listens on the socket of a run's shim.
-func (s *Supervisor) listens(t Target) bool {
-	fd, _, err := s.World.DialShim(t)
+// isShimListening reports whether any process listens on the socket of a run's shim.
+func (s *Supervisor) isShimListening(t Target) bool {
+	fd, _, err := s.Terminals.DialShim(t)
 	if err == nil {
 		_ = unix.Close(fd)
 	}
 	return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED)
 }
 
-// within returns the record with times that can be: an agent has not ended after the record was
-// read, and was not started before its run was asked for.
-func within(status exitstatus.Status, r *session.Run, now time.Time, monotonic time.Duration) exitstatus.Status {
-	earliest := r.Asked
-	if now.Before(earliest) { // the clock was set back since
+// clampTimes returns the record with possible times: an agent has not exited after its record was
+// read, and was not started before its run was requested.
+func clampTimes(status exitstatus.Status, r *session.Run, now time.Time, monotonic time.Duration) exitstatus.Status {
+	earliest := r.Requested
+	if now.Before(earliest) { // the clock was set back in the meantime
 		earliest = now
 	}
 	status.Exited = clamp(status.Exited, earliest, now)
@@ -71,7 +72,8 @@ func within(status exitstatus.Status, r *session.Run, now time.Time, monotonic t
 	return status
 }
 
-// clamp returns t, or the nearest time between from and to. A time that is not known stays so.
+// clamp returns t, or the nearest time between from and to. A zero t, which is an unknown time, is
+// returned unchanged.
 func clamp(t, from, to time.Time) time.Time {
 	switch {
 	case t.IsZero():
@@ -84,17 +86,17 @@ func clamp(t, from, to time.Time) time.Time {
 	return t
 }
 
-// problemWith reports a problem with a file of a session, once, until the file is gone or
-// problemOver is called.
-func (s *Supervisor) problemWith(e *entry, path, text string) {
+// setFileProblem sets the problem with a file of a session. It is published once, and ends when the
+// file is gone or clearFileProblem is called.
+func (s *Supervisor) setFileProblem(e *entry, path, text string) {
 	p := Problem{Session: e.rec.ID, Text: text, Path: path}
-	if !slices.Contains(s.found, p) {
-		s.problemOver(e, path)
-		s.Found(p)
+	if !slices.Contains(s.addedProblems, p) {
+		s.clearFileProblem(e, path)
+		s.AddProblem(p)
 	}
 }
 
-// problemOver ends what was reported of a file of a session.
-func (s *Supervisor) problemOver(e *entry, path string) {
-	s.endFound(func(p Problem) bool { return p.Session == e.rec.ID && p.Path == path })
+// clearFileProblem removes the problem with a file of a session, if there is one.
+func (s *Supervisor) clearFileProblem(e *entry, path string) {
+	s.dropProblems(func(p Problem) bool { return p.Session == e.rec.ID && p.Path == path })
 }

@@ -16,17 +16,18 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-func (b *bed) frozen(id string) bool {
+// isFrozen returns whether clients are shown the session as frozen.
+func (b *bed) isFrozen(id string) bool {
 	b.t.Helper()
-	b.heard()
+	b.takeTrace()
 	snap, err := b.sup.Session(id)
 	require.NoError(b.t, err)
 	return snap.Frozen
 }
 
-// only returns what was told that begins with one of the words, after the time.
-func only(told []string, words ...string) []string {
-	return slices.DeleteFunc(told, func(line string) bool {
+// only returns the lines whose text after the time begins with one of the words.
+func only(trace []string, words ...string) []string {
+	return slices.DeleteFunc(trace, func(line string) bool {
 		_, text, _ := strings.Cut(line, " ")
 		return !slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(text, word) })
 	})
@@ -36,48 +37,53 @@ func TestFreezeAndThaw(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		require.NoError(t, b.sup.Freeze(b.t.Context(), "shop"))
-		told := b.heard()
-		assert.Equal(t, []string{"0s freeze shop", "0s publish shop: running", "0s answer 1"}, told[len(told)-3:], "it is told before it is answered, and not saved")
-		assert.True(t, b.frozen("shop"))
+		trace := b.takeTrace()
+		assert.Equal(t, []string{"0s freeze shop", "0s publish shop: running", "0s answer 1"}, trace[len(trace)-3:],
+			"the change is published before the answer, and not saved")
+		assert.True(t, b.isFrozen("shop"))
 		require.NoError(t, b.sup.Freeze(b.t.Context(), "shop"), "again")
 		require.NoError(t, b.sup.Thaw(b.t.Context(), "shop"))
-		assert.False(t, b.frozen("shop"))
+		assert.False(t, b.isFrozen("shop"))
 		require.NoError(t, b.sup.Thaw(b.t.Context(), "shop"), "again")
 	})
 }
 
-func TestWhatAFrozenSessionCannotDo(t *testing.T) {
+func TestFrozenSession_RefusesWhatNeedsItsProcesses(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		require.NoError(t, b.sup.Freeze(b.t.Context(), "shop"))
-		for what, err := range map[string]error{
-			"send": b.sup.Send(b.t.Context(), "shop", "text", Input{Enter: true}), "keys": b.sup.Keys(b.t.Context(), "shop", nil),
-			"capture": second(b.sup.Capture(b.t.Context(), "shop", 1, false)), "attach": second(b.sup.AttachCommand(b.t.Context(), "shop")),
+		ctx := b.t.Context()
+		for call, err := range map[string]error{
+			"send":    b.sup.Send(ctx, "shop", "text", Input{Enter: true}),
+			"keys":    b.sup.Keys(ctx, "shop", nil),
+			"capture": errorOf(b.sup.Capture(ctx, "shop", 1, false)),
+			"attach":  errorOf(b.sup.AttachCommand(ctx, "shop")),
 		} {
-			assert.Equal(t, InvalidState, kindOf(err), what)
-			require.ErrorContains(t, err, "it is frozen; thaw it first", what)
+			assert.Equal(t, InvalidState, kindOf(err), call)
+			require.ErrorContains(t, err, "it is frozen; thaw it first", call)
 		}
 	})
 }
 
-func second[T any](_ T, err error) error { return err }
+// errorOf returns the error of a call that returns a value, too.
+func errorOf[T any](_ T, err error) error { return err }
 
-func TestOthersFreezeAndThawToo(t *testing.T) {
+func TestFreezeAndThaw_ByOtherPrograms(t *testing.T) {
 	supervise(t, func(b *bed) {
 		require.NoError(t, os.WriteFile(filepath.Join(b.home, "freezer"), nil, 0o600))
 		b.start("shop")
 		for _, frozen := range []bool{true, false} {
-			b.world.freeze("/"+UnitName("command", "shop"), frozen)
-			b.files.tell(filepath.Join(b.home, "freezer"), "", unix.IN_MODIFY)
-			assert.Equal(t, frozen, b.frozen("shop"))
+			b.system.freeze("/"+UnitName("command", "shop"), frozen)
+			b.files.notify(filepath.Join(b.home, "freezer"), "", unix.IN_MODIFY)
+			assert.Equal(t, frozen, b.isFrozen("shop"))
 		}
 		b.exit("shop", 0)
-		b.empty("shop")
-		b.heard()
+		b.endScope("shop")
+		b.takeTrace()
 	})
 }
 
-func TestWhatCannotBeFrozen(t *testing.T) {
+func TestFreeze_RefusesSessionsThatDoNotRun(t *testing.T) {
 	supervise(t, func(b *bed) {
 		assert.Equal(t, NoSuchSession, kindOf(b.sup.Freeze(b.t.Context(), "nobody")))
 		_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: "new", Command: []string{"true"}, NoStart: true})
@@ -86,76 +92,85 @@ func TestWhatCannotBeFrozen(t *testing.T) {
 		assert.Equal(t, InvalidState, kindOf(b.sup.Thaw(b.t.Context(), "new")))
 		b.start("ending")
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "ending", 0) })
-		b.heard()
-		assert.Equal(t, InvalidState, kindOf(b.sup.Freeze(b.t.Context(), "ending")), "it could not end")
+		b.takeTrace()
+		assert.Equal(t, InvalidState, kindOf(b.sup.Freeze(b.t.Context(), "ending")), "it could not end while it is frozen")
 		assert.NoError(t, b.sup.Thaw(b.t.Context(), "ending"))
 	})
 }
 
-func TestAFreezeThatFailsLeavesNothingFrozen(t *testing.T) {
+func TestFreeze_ThawsAfterAFailure(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
-		b.world.freezeErr = errors.New("the kernel cannot")
+		b.system.freezeErr = errors.New("the kernel cannot")
 		err := b.sup.Freeze(b.t.Context(), "shop")
 		require.ErrorContains(t, err, `cannot freeze session "shop": the kernel cannot`)
-		assert.Equal(t, []string{"0s freeze shop", "0s thaw shop", "0s answer 1"}, only(b.heard(), "freeze", "thaw", "save", "answer"))
-		b.world.freezeErr = context.DeadlineExceeded
+		assert.Equal(t, []string{"0s freeze shop", "0s thaw shop", "0s answer 1"},
+			only(b.takeTrace(), "freeze", "thaw", "save", "answer"))
+		b.system.freezeErr = context.DeadlineExceeded
 		assert.Equal(t, TimedOut, kindOf(b.sup.Freeze(b.t.Context(), "shop")))
-		assert.False(t, b.frozen("shop"))
+		assert.False(t, b.isFrozen("shop"))
 	})
 }
 
-// TestWhatEndsASessionThawsItFirst: nothing that is frozen ends politely, and no exit is recorded.
-func TestWhatEndsASessionThawsItFirst(t *testing.T) {
+// TestThaw_PrecedesTheEndOfAFrozenSession: a frozen process does not handle SIGTERM, and a frozen
+// shim records no exit.
+func TestThaw_PrecedesTheEndOfAFrozenSession(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		do   func(b *bed, ctx context.Context) error
 		then string
 	}{
-		{"stop", func(b *bed, ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) }, "0s ask agent shop"},
-		{"suspend", func(b *bed, ctx context.Context) error { return b.sup.Suspend(ctx, "shop") }, "0s ask agent shop"},
-		{"restart", func(b *bed, ctx context.Context) error { return b.sup.Restart(ctx, "shop") }, "0s ask agent shop"},
-		{"remove", func(b *bed, ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) }, "0s ask agent shop"},
-		{"last call", func(b *bed, ctx context.Context) error { return second(b.sup.LastCall(ctx)) }, "0s ask agent shop"},
-		{"SIGKILL", func(b *bed, ctx context.Context) error { return b.sup.Kill(ctx, "shop", WhomAgent, int(unix.SIGKILL)) }, "0s signal agent shop SIGKILL"},
+		{"stop", func(b *bed, ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) }, "0s terminate shop"},
+		{"suspend", func(b *bed, ctx context.Context) error { return b.sup.Suspend(ctx, "shop") }, "0s terminate shop"},
+		{"restart", func(b *bed, ctx context.Context) error { return b.sup.Restart(ctx, "shop") }, "0s terminate shop"},
+		{"remove", func(b *bed, ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) }, "0s terminate shop"},
+		{"shutdown", func(b *bed, ctx context.Context) error {
+			return errorOf(b.sup.SuspendForShutdown(ctx))
+		}, "0s terminate shop"},
+		{"SIGKILL", func(b *bed, ctx context.Context) error {
+			return b.sup.Kill(ctx, "shop", RecipientAgent, int(unix.SIGKILL))
+		}, "0s signal agent shop SIGKILL"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
 				b.start("shop")
 				require.NoError(t, b.sup.Freeze(b.t.Context(), "shop"))
-				b.heard()
+				b.takeTrace()
 				b.call(row.name, func(ctx context.Context) error { return row.do(b, ctx) })
-				assert.Equal(t, []string{"0s thaw shop", row.then}, only(b.heard(), "thaw", "ask", "signal"))
+				assert.Equal(t, []string{"0s thaw shop", row.then}, only(b.takeTrace(), "thaw", "terminate", "signal"))
 				b.exit("shop", 0)
-				b.empty("shop")
-				b.heard()
+				b.endScope("shop")
+				b.takeTrace()
 			})
 		})
 	}
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		require.NoError(t, b.sup.Freeze(b.t.Context(), "shop"))
-		for whom, signal := range map[string]unix.Signal{WhomAgent: unix.SIGUSR1, WhomAll: unix.SIGTERM, WhomLeftovers: unix.SIGKILL} {
-			require.NoError(t, b.sup.Kill(b.t.Context(), "shop", whom, int(signal)))
-			assert.True(t, b.frozen("shop"), "%v waits for the thaw", signal)
+		for target, signal := range map[string]unix.Signal{
+			RecipientAgent: unix.SIGUSR1, RecipientAll: unix.SIGTERM, RecipientLeftovers: unix.SIGKILL,
+		} {
+			require.NoError(t, b.sup.Kill(b.t.Context(), "shop", target, int(signal)))
+			assert.True(t, b.isFrozen("shop"), "%v waits for the thaw", signal)
 		}
 	})
 }
 
-// TestAStopThatComesDuringAFreeze: what is asked for later is done later.
-func TestAStopThatComesDuringAFreeze(t *testing.T) {
+// TestStop_DuringAFreezeComesAfterIt: of two operations, the one that was requested later is done
+// later.
+func TestStop_DuringAFreezeComesAfterIt(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.call("freeze", func(ctx context.Context) error { return b.sup.Freeze(ctx, "shop") })
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
-		told := only(b.heard(), "freeze shop", "thaw shop", "ask agent")
+		trace := only(b.takeTrace(), "freeze shop", "thaw shop", "terminate shop")
 		assert.Contains(t, [][]string{
-			{"0s freeze shop", "0s thaw shop", "0s ask agent shop"}, {"0s ask agent shop"},
-		}, told)
+			{"0s freeze shop", "0s thaw shop", "0s terminate shop"}, {"0s terminate shop"},
+		}, trace)
 		b.exit("shop", 0)
-		b.empty("shop")
-		b.heard()
+		b.endScope("shop")
+		b.takeTrace()
 		assert.Equal(t, string(session.Stopped), b.state("shop"))
-		assert.False(t, b.frozen("shop"))
+		assert.False(t, b.isFrozen("shop"))
 	})
 }

@@ -19,12 +19,13 @@ import (
 	"github.com/corrald/corral/supervisor/store"
 )
 
-// logged returns how many records with this text were logged.
-func (b *bed) logged(text string) int { return strings.Count(b.log.String(), text) }
+// countLogged returns how often the text occurs in the log.
+func (b *bed) countLogged(text string) int { return strings.Count(b.log.String(), text) }
 
-// TestHearShim_TakesSlices of what a shim says that floods: not more in a second than it may say,
-// while other calls are answered, and its hangup is still seen.
-func TestHearShim_TakesSlices(t *testing.T) {
+// TestShimConnection_ReadsAFloodInSlices: of a shim that sends messages without pause, the event
+// loop reads a limited number in each time span. Other calls are answered meanwhile, and the end of
+// the connection is still noticed.
+func TestShimConnection_ReadsAFloodInSlices(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
@@ -38,48 +39,55 @@ func TestHearShim_TakesSlices(t *testing.T) {
 			s.ready()
 			assert.Equal(t, "running", b.state("shop"))
 		}
-		unread := 0 // what fills the socket at the end
-		for fd := s.connOfLoop(); ; unread++ {
+		unread := 0 // messages in the socket at the end
+		for fd := s.loopConnection(); ; unread++ {
 			if _, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_DONTWAIT); err != nil {
 				break
 			}
 		}
 		assert.Positive(t, unread)
-		assert.LessOrEqual(t, sent-unread, int(4*time.Second/hearSpan+1)*hearBurst)
-		s.hangUp()
-		<-time.After(hearSpan)
+		assert.LessOrEqual(t, sent-unread, int(4*time.Second/messageSpan+1)*messageBurst)
+		s.disconnect()
+		<-time.After(messageSpan)
 		synctest.Wait()
-		assert.Zero(t, s.connOfLoop())
+		assert.Zero(t, s.loopConnection())
 	})
 }
 
-// connOfLoop returns the loop's end of the connection, 0 if there is none.
-func (s *shim) connOfLoop() (fd int) {
+// loopConnection returns the descriptor of the event loop's end of the connection, 0 if there is
+// none.
+func (s *shim) loopConnection() (fd int) {
 	s.t.Helper()
 	require.NoError(s.t, s.sup.do(func() { fd = s.sup.sessions["shop"].run.shim.fd }))
 	return fd
 }
 
-// TestHearShim_TakesLongMessages, as long as a message may be.
-func TestHearShim_TakesLongMessages(t *testing.T) {
+// TestShimConnection_AcceptsLongMessages sends a message of the maximum length.
+func TestShimConnection_AcceptsLongMessages(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
 		text := strings.Repeat("é", shimwire.MaxText/2)
-		m := shimwire.Message{Kind: shimwire.StatusReport, Source: shimwire.Notify, Activity: "waiting", Reason: "question", Text: text, Since: time.Now(), Seq: 1}
-		m.Data = make([]byte, 5000) // of a younger shim
-		s.says(m)
+		s.send(shimwire.Message{
+			Kind: shimwire.StatusReport, Source: shimwire.Notify, Activity: "waiting", Reason: "question", Text: text,
+			Since: time.Now(), Seq: 1,
+			Data: make([]byte, 5000), // from a newer version of the shim
+		})
 		assert.Equal(t, text, s.snapshot().AttentionMessage)
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-// TestRedial_OfAShimThatSaysHelloAndHangsUp is put off more and more, as that of any other is.
-func TestRedial_OfAShimThatSaysHelloAndHangsUp(t *testing.T) {
+// TestRedial_BacksOffFromAShimThatDisconnectsAfterHello: the delay before each new connection
+// grows, as it does for any other shim that disconnects.
+func TestRedial_BacksOffFromAShimThatDisconnectsAfterHello(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
-		hello := shimwire.Message{Kind: shimwire.Hello, RunID: s.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, AgentStart: 120, Started: time.Now()}
+		hello := shimwire.Message{
+			Kind: shimwire.Hello, RunID: s.records.last("shop").Run.ID,
+			ShimPID: 11, AgentPID: 12, AgentStart: 120, Started: time.Now(),
+		}
 		accepted := 0
 		for begin := time.Now(); time.Since(begin) < time.Minute; <-time.After(10 * time.Millisecond) {
 			_ = unix.Close(s.conn)
@@ -98,63 +106,65 @@ func TestRedial_OfAShimThatSaysHelloAndHangsUp(t *testing.T) {
 			}
 		}
 		assert.Less(t, accepted, 40)
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-// TestHello_ThatIsNotTrue is not believed, and nobody is ended for it.
-func TestHello_ThatIsNotTrue(t *testing.T) {
+// TestHello_IsIgnoredIfForged: no process is signalled because of a forged Hello.
+func TestHello_IsIgnoredIfForged(t *testing.T) {
 	for name, hello := range map[string]shimwire.Message{
-		"it names another process as the shim":              {ShimPID: 99, AgentPID: 12},
-		"it names a process as the agent that is not its":   {ShimPID: 11, AgentPID: 98},
-		"it names the agent of another session as its own ": {ShimPID: 11, AgentPID: 97},
+		"it names another process as the shim":                {ShimPID: 99, AgentPID: 12},
+		"it names a process as the agent that is not a child": {ShimPID: 11, AgentPID: 98},
+		"it names the agent of another session as its own":    {ShimPID: 11, AgentPID: 97},
 	} {
 		t.Run(name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
-				b.world.group, b.world.parent = "/elsewhere.scope", 1
+				b.system.group, b.system.parent = "/elsewhere.scope", 1
 				s := b.withShim()
 				hello.Kind, hello.RunID, hello.Started = shimwire.Hello, b.records.last("shop").Run.ID, time.Now()
-				s.says(hello)
-				s.says(hello)
+				s.send(hello)
+				s.send(hello)
 				assert.Equal(t, "starting", b.state("shop"))
-				assert.NotContains(t, strings.Join(b.heard(), "\n"), "signal")
-				assert.Equal(t, 1, b.logged("names processes that are not its own"))
-				b.meanwhile(func() { b.world.group, b.world.parent = "", 11 })
+				assert.NotContains(t, strings.Join(b.takeTrace(), "\n"), "signal")
+				assert.Equal(t, 1, b.countLogged("names processes that are not its own"))
+				b.onLoop(func() { b.system.group, b.system.parent = "", 11 })
 				s.hello()
-				s.hangUp()
+				s.disconnect()
 			})
 		})
 	}
 }
 
-// TestConnectShim_ToAnotherProcess says nothing to it, is a problem, and has the shim make its
-// socket anew for as long as that lives.
-func TestConnectShim_ToAnotherProcess(t *testing.T) {
+// TestConnectShim_RefusesAnotherProcess: the daemon sends nothing to a process that listens in
+// place of the shim, publishes a problem, and has the shim create its socket again while it is
+// alive.
+func TestConnectShim_RefusesAnotherProcess(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
-		b.meanwhile(func() { b.world.foreign, b.world.reopens = true, true })
+		b.onLoop(func() { b.system.foreign, b.system.reopens = true, true })
 		_ = unix.Close(s.conn)
 		s.ready()
 		<-time.After(time.Second)
-		told := strings.Join(b.heard(), "\n")
-		assert.Contains(t, told, "reopen shop")
-		assert.Contains(t, told, "problem shop: process 99 in control group \"/other.scope\" listens on")
+		trace := strings.Join(b.takeTrace(), "\n")
+		assert.Contains(t, trace, "reopen shop")
+		assert.Contains(t, trace, "problem shop: process 99 in control group \"/other.scope\" listens on")
 		assert.Equal(t, "running", b.state("shop"))
-		b.meanwhile(func() { b.world.foreign = false })
-		<-time.After(lastRedial)
-		assert.Contains(t, strings.Join(b.heard(), "\n"), "problems 0")
-		assert.Equal(t, 1, b.logged("another process listens"))
+		b.onLoop(func() { b.system.foreign = false })
+		<-time.After(maxRedialDelay)
+		assert.Contains(t, strings.Join(b.takeTrace(), "\n"), "problems 0")
+		assert.Equal(t, 1, b.countLogged("another process listens"))
 		require.NoError(t, unix.Close(s.listener))
 	})
 }
 
-// TestConnectShim_ToAnotherProcessOnceTheShimIsDead is no reason to think that it lives.
-func TestConnectShim_ToAnotherProcessOnceTheShimIsDead(t *testing.T) {
+// TestConnectShim_DetectsADeadShimBehindAnotherProcess: a process that listens in place of the shim
+// does not make the daemon consider the shim alive.
+func TestConnectShim_DetectsADeadShimBehindAnotherProcess(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
-		b.meanwhile(func() { b.world.foreign, b.world.answers = true, true })
+		b.onLoop(func() { b.system.foreign, b.system.answers = true, true })
 		_ = unix.Close(s.conn)
 		s.ready()
 		assert.Equal(t, "failed", b.state("shop"))
@@ -163,93 +173,101 @@ func TestConnectShim_ToAnotherProcessOnceTheShimIsDead(t *testing.T) {
 	})
 }
 
-// TestReadExit_OfAnAgentThatRuns does not believe the record, also not once the agent has ended
-// without another one.
-func TestReadExit_OfAnAgentThatRuns(t *testing.T) {
+// TestReadExit_IgnoresTheRecordOfARunningAgent: the record is also ignored after the agent has
+// exited without another record.
+func TestReadExit_IgnoresTheRecordOfARunningAgent(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
-		b.world.running = true
+		b.system.running = true
 		b.exit("shop", 0)
 		b.exit("shop", 0)
 		assert.Equal(t, "running", b.state("shop"))
-		assert.Contains(t, strings.Join(b.heard(), "\n"), "which is still running: the record is ignored")
-		assert.Equal(t, 1, b.logged("ignored the recorded exit"))
-		b.meanwhile(func() { b.world.running = false })
-		b.files.tell(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
-		assert.Equal(t, "running", b.state("shop"), "it is the forged record still")
+		assert.Contains(t, strings.Join(b.takeTrace(), "\n"), "which is still running: the record is ignored")
+		assert.Equal(t, 1, b.countLogged("ignored the recorded exit"))
+		b.onLoop(func() { b.system.running = false })
+		b.files.notify(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
+		assert.Equal(t, "running", b.state("shop"), "the forged record is still there")
 		b.exit("shop", 3)
 		assert.Equal(t, "failed", b.state("shop"))
-		assert.Contains(t, strings.Join(b.heard(), "\n"), "problems 0")
-		b.empty("shop")
+		assert.Contains(t, strings.Join(b.takeTrace(), "\n"), "problems 0")
+		b.endScope("shop")
 	})
 	supervise(t, func(b *bed) {
 		b.start("shop")
-		b.world.running = true
+		b.system.running = true
 		b.exit("shop", 0)
-		b.meanwhile(func() { b.world.running = false })
-		b.empty("shop")
-		assert.Equal(t, "failed", b.state("shop"), "its end was recorded by nobody")
+		b.onLoop(func() { b.system.running = false })
+		b.endScope("shop")
+		assert.Equal(t, "failed", b.state("shop"), "there is no other record of the exit")
 	})
 }
 
-// TestReadExit_BeforeTheShimHasBegun: what is recorded then is not of this agent, whatever it says.
-func TestReadExit_BeforeTheShimHasBegun(t *testing.T) {
+// TestReadExit_IgnoresARecordFromBeforeTheShim: a record that was written before the shim began
+// cannot be about this agent, whatever it contains.
+func TestReadExit_IgnoresARecordFromBeforeTheShim(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		b.exit("shop", 0)
 		assert.Equal(t, "starting", b.state("shop"))
-		b.meanwhile(func() { b.world.running = true })
+		b.onLoop(func() { b.system.running = true })
 		s.hello()
-		assert.Equal(t, 1, b.logged("ignored the recorded exit"))
-		b.meanwhile(func() { b.world.running = false })
+		assert.Equal(t, 1, b.countLogged("ignored the recorded exit"))
+		b.onLoop(func() { b.system.running = false })
 		b.exit("shop", 4)
 		assert.Equal(t, "failed", b.state("shop"))
-		s.hangUp()
+		s.disconnect()
 	})
 	supervise(t, func(b *bed) {
 		spec := filepath.Join(b.sup.runtimeDir("shop"), specName)
-		b.world.start = func(p Plan, tell func(session.Event)) error {
-			scopeRuns(p, tell)
+		b.system.start = func(p Plan, report func(session.Event)) error {
+			scopeRuns(p, report)
 			return os.WriteFile(spec, nil, 0o600)
 		}
 		go func() { _, _ = b.sup.Create(b.t.Context(), "command", Spec{ID: "shop", Command: []string{"true"}}) }()
-		b.heard()
+		b.takeTrace()
 		b.exit("shop", 0)
 		assert.Equal(t, "starting", b.state("shop"))
 		require.NoError(t, os.Remove(spec))
 		b.exit("shop", 0)
-		assert.Equal(t, "completed", b.state("shop"), "it has ended before anybody could hear of it")
-		b.empty("shop")
+		assert.Equal(t, "completed", b.state("shop"), "the agent has exited before its shim was connected")
+		b.endScope("shop")
 	})
 }
 
-// TestReadExit_TimesAreOfTheRun, whatever the record says.
-func TestReadExit_TimesAreOfTheRun(t *testing.T) {
-	asked, now := time.Unix(1000, 0), time.Unix(2000, 0)
-	run := &session.Run{Asked: asked}
+// TestReadExit_LimitsTimesToTheRun: no time in the record is accepted that is before the run was
+// requested or after the record was read.
+func TestReadExit_LimitsTimesToTheRun(t *testing.T) {
+	requested, now := time.Unix(1000, 0), time.Unix(2000, 0)
+	run := &session.Run{Requested: requested}
 	for _, row := range []struct {
 		name            string
 		started, exited time.Time
 		wantStarted     time.Time
 		wantExited      time.Time
 	}{
-		{"within it", time.Unix(1001, 0), time.Unix(1999, 0), time.Unix(1001, 0), time.Unix(1999, 0)},
-		{"before and after it", time.Unix(1, 0), time.Unix(90_000, 0), asked, now},
-		{"both after it", time.Unix(80_000, 0), time.Unix(90_000, 0), now, now},
-		{"both before it", time.Unix(1, 0), time.Unix(2, 0), asked, asked},
-		{"ended before it began", time.Unix(1900, 0), time.Unix(1100, 0), time.Unix(1100, 0), time.Unix(1100, 0)},
-		{"not known", time.Time{}, time.Time{}, time.Time{}, time.Time{}},
+		{"within the run", time.Unix(1001, 0), time.Unix(1999, 0), time.Unix(1001, 0), time.Unix(1999, 0)},
+		{"before and after the run", time.Unix(1, 0), time.Unix(90_000, 0), requested, now},
+		{"both after the run", time.Unix(80_000, 0), time.Unix(90_000, 0), now, now},
+		{"both before the run", time.Unix(1, 0), time.Unix(2, 0), requested, requested},
+		{"exit before the start", time.Unix(1900, 0), time.Unix(1100, 0), time.Unix(1100, 0), time.Unix(1100, 0)},
+		{"unknown", time.Time{}, time.Time{}, time.Time{}, time.Time{}},
 	} {
-		got := within(exitstatus.Status{Started: row.started, Exited: row.exited, ExitedMonotonic: 3 * time.Hour, SIGTERMMonotonic: 4 * time.Hour}, run, now, 2*time.Hour)
-		assert.Equal(t, exitstatus.Status{Started: row.wantStarted, Exited: row.wantExited, ExitedMonotonic: 2 * time.Hour, SIGTERMMonotonic: 2 * time.Hour}, got, row.name)
+		got := clampTimes(exitstatus.Status{
+			Started: row.started, Exited: row.exited,
+			ExitedMonotonic: 3 * time.Hour, SIGTERMMonotonic: 4 * time.Hour,
+		}, run, now, 2*time.Hour)
+		assert.Equal(t, exitstatus.Status{
+			Started: row.wantStarted, Exited: row.wantExited,
+			ExitedMonotonic: 2 * time.Hour, SIGTERMMonotonic: 2 * time.Hour,
+		}, got, row.name)
 	}
-	set := within(exitstatus.Status{Exited: time.Unix(500, 0)}, run, time.Unix(501, 0), time.Hour)
-	assert.Equal(t, time.Unix(501, 0), set.Exited, "the clock was set back meanwhile")
+	got := clampTimes(exitstatus.Status{Exited: time.Unix(500, 0)}, run, time.Unix(501, 0), time.Hour)
+	assert.Equal(t, time.Unix(501, 0), got.Exited, "the clock was set back meanwhile")
 }
 
-// TestMayLook_AtFilesThatChangeWithoutPause: they are looked at ten times a second, which is logged
-// once in ten seconds, and the last record is never missed.
-func TestMayLook_AtFilesThatChangeWithoutPause(t *testing.T) {
+// TestFileEvents_AreRateLimited: files that change without pause are read ten times a second. The
+// error in them is logged once in ten seconds, and the last record is never missed.
+func TestFileEvents_AreRateLimited(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		dir := b.records.SessionDir("shop")
@@ -263,32 +281,32 @@ func TestMayLook_AtFilesThatChangeWithoutPause(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, store.RecordName), nil, 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, exitstatus.FileName), []byte("broken"), 0o600))
 		for range 40_000 {
-			b.files.tell(dir, exitstatus.FileName, unix.IN_MOVED_TO)
+			b.files.notify(dir, exitstatus.FileName, unix.IN_MOVED_TO)
 			<-time.After(200 * time.Microsecond)
 		}
-		assert.Equal(t, 1, b.logged("cannot read an exit status"))
-		assert.LessOrEqual(t, int(watched.Load()), int(8*time.Second/lookEvery))
-		b.exitUnseen("shop", 3) // no event tells of it: nothing is watched at this moment
-		<-time.After(2 * lookEvery)
+		assert.Equal(t, 1, b.countLogged("cannot read an exit status"))
+		assert.LessOrEqual(t, int(watched.Load()), int(8*time.Second/eventInterval))
+		b.exitWithoutEvent("shop", 3) // nothing is watched at this moment
+		<-time.After(2 * eventInterval)
 		assert.Equal(t, "failed", b.state("shop"))
-		b.empty("shop")
+		b.endScope("shop")
 	})
 }
 
-func TestMayLog_OnceForEachCauseSessionAndTime(t *testing.T) {
+func TestLogLimit_AppliesToEachCauseAndSession(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.start("site")
-		may := func(id, cause string) (may bool) {
-			require.NoError(t, b.sup.do(func() { may = b.sup.mayLog(b.sup.sessions[id], cause) }))
-			return may
+		allowed := func(id, cause string) (allowed bool) {
+			require.NoError(t, b.sup.do(func() { allowed = b.sup.canLog(b.sup.sessions[id], cause) }))
+			return allowed
 		}
 		for n := range 10 {
-			assert.Equal(t, n == 0, may("shop", "one"))
-			assert.Equal(t, n == 0, may("shop", "two"))
-			assert.Equal(t, n == 0, may("site", "one"))
+			assert.Equal(t, n == 0, allowed("shop", "one"))
+			assert.Equal(t, n == 0, allowed("shop", "two"))
+			assert.Equal(t, n == 0, allowed("site", "one"))
 		}
 		<-time.After(logEvery)
-		assert.True(t, may("shop", "one"))
+		assert.True(t, allowed("shop", "one"))
 	})
 }

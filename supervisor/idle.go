@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// idleLimit is how long the session's agent may be idle (IdleSuspendSec=). What is configured for all agents is not meant for one that would not go on
-// where it was.
+// idleLimit returns how long the session's agent may be idle (IdleSuspendSec=). The setting for all
+// agents does not apply to an agent that could not be resumed.
 func (s *Supervisor) idleLimit(rec *session.Session) time.Duration {
 	if own := s.Agents[rec.Agent].IdleSuspend; own != 0 {
 		return own
@@ -25,27 +25,31 @@ func (s *Supervisor) idleLimit(rec *session.Session) time.Duration {
 	return s.Config.IdleSuspend
 }
 
-// suspendsAt returns when the session will have been idle for too long, by CLOCK_MONOTONIC: 0 if it will not. One that somebody looks at is not idle,
-// and one that waits for an answer is not either, but one whose turn has just ended is. While the machine sleeps nobody is idle: who opens a laptop in the
-// morning finds the agents as they were.
+// suspendsAt returns when the session is to be suspended for being idle, by CLOCK_MONOTONIC, 0 if
+// never. A session is not idle while a client is attached or while its agent waits for an answer,
+// but it is after its turn has ended. The time that the machine sleeps does not count: a person who
+// opens a laptop in the morning finds the agents as they were.
 func (s *Supervisor) suspendsAt(e *entry) time.Duration {
 	limit := s.idleLimit(e.rec)
-	if limit == config.Infinity || e.run.attached || e.leaving || e.then != nil || e.rec.Frozen || e.rec.View().State != session.Running {
+	if limit == config.Infinity || e.run.attached || e.pending.Op != session.NoOp || e.rec.Frozen ||
+		e.rec.View().State != session.Running {
 		return 0
 	}
-	activity, since := e.rec.ActiveSince()
-	if activity == session.Working || activity == session.Unknown || activity == session.Waiting && !e.rec.TurnEnded() {
+	activity, since := e.rec.ActivitySince()
+	if activity == session.Working || activity == session.Unknown ||
+		activity == session.Waiting && !e.rec.TurnEnded() {
 		return 0
 	}
 	if since == 0 {
-		since = s.began // an older version has recorded what it says
+		since = s.startTime // an older version has recorded the status, without this time
 	}
-	return max(since, e.run.detached) + limit
+	return max(since, e.run.detachedAt) + limit
 }
 
-// suspension returns the time of day at which the session will have been idle for too long if nobody sets the clock and the machine does not sleep until
-// then, zero if never.
-func (s *Supervisor) suspension(e *entry) time.Time {
+// suspendTime returns the time of the wall clock at which the session is to be suspended for being
+// idle, zero if never. It is correct if until then the clock is not set and the machine does not
+// sleep.
+func (s *Supervisor) suspendTime(e *entry) time.Time {
 	at := s.suspendsAt(e)
 	if at == 0 {
 		return time.Time{}
@@ -61,68 +65,72 @@ func (s *Supervisor) suspendIdle() {
 		if at == 0 || at > now {
 			continue
 		}
-		run := e.rec.Run
-		s.apply(e, session.EndAsked{
-			Run: run.ID, Intent: session.Suspend, Why: fmt.Sprintf("%s%v", outcome.ReasonIdle, s.idleLimit(e.rec)), Idle: true, At: time.Now(), Monotonic: s.Monotonic(),
+		s.apply(e, session.EndRequested{
+			Op: session.OpSuspend, Why: fmt.Sprintf("%s%v", outcome.ReasonIdle, s.idleLimit(e.rec)), Idle: true,
 		})
-		s.end(e, 0)
 	}
 }
 
-// wake resumes a session that is suspended, or about to be, if that is so for its being idle, or for whatever reason; and waits for one that somebody else
-// has begun to resume, or, whatever the reason, to start. It returns once the session runs, and whether it did not before.
-func (s *Supervisor) wake(ctx context.Context, id string, whatever bool) (woken bool, err error) {
+// wake resumes a session that was suspended, or is being suspended, for being idle. If another
+// caller is resuming the session, wake waits for that. With anyReason, it resumes a session that
+// was suspended for any reason, and also waits for a start. It returns once the session runs, and
+// reports whether it did not run before.
+func (s *Supervisor) wake(ctx context.Context, id string, anyReason bool) (woken bool, err error) {
 	for {
 		var state session.State
-		wanted, begins, ends := false, false, false
-		if err := s.with(ctx, id, func(e *entry) (<-chan error, error) {
-			state, wanted = e.rec.View().State, whatever || e.idledOut()
+		mustWake, starting, stopping := false, false, false
+		if err := s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+			state, mustWake = e.rec.View().State, anyReason || e.isIdleSuspended()
 			switch {
-			case !wanted:
-			case e.starts || e.rec.Awaited():
-				begins = true
-				return s.wait(e, started, s.startError), nil
-			case state == session.Stopping && e.rec.Run.Intent == session.Suspend: // what it is told until then is lost
-				ends = true
-				return s.wait(e, runGone(e), noError), nil
+			case !mustWake:
+			case e.pending.WaitsToBegin() || e.rec.AwaitsAgent():
+				starting = true
+				return s.waitFor(e, session.OpStart), nil
+			case state == session.Stopping && e.rec.Run.Intent == session.Suspend: // input to the stopping agent is lost
+				stopping = true
+				return s.waitFor(e, session.OpStop), nil
 			}
 			return nil, nil
 		}); err != nil {
 			return false, err
 		}
 		switch {
-		case ends:
-		case begins, err != nil && state == session.Running:
+		case stopping:
+		case starting, err != nil && state == session.Running:
 			return true, nil
-		case !wanted || state != session.Suspended || err != nil:
+		case !mustWake || state != session.Suspended || err != nil:
 			return false, err
 		default:
 			if err = s.Resume(ctx, id); kindOf(err) != InvalidState {
 				return err == nil, err
-			} // else somebody else was faster, or it has other reasons
+			} // otherwise another caller was faster, or the state has other reasons: look again
 		}
 	}
 }
 
-// idledOut tells whether the session's run has ended, or is to end, for being idle, or begins where one has.
-func (e *entry) idledOut() bool {
+// isIdleSuspended reports whether the session's run was ended, or is being ended, for being idle,
+// or is about to begin after such a run.
+func (e *entry) isIdleSuspended() bool {
 	past := e.rec.Past
 	return e.rec.Run != nil && e.rec.Run.IdledOut ||
-		e.rec.Awaited() && len(past) > 0 && past[len(past)-1].IdledOut
+		e.rec.AwaitsAgent() && len(past) > 0 && past[len(past)-1].IdledOut
 }
 
-// calmTime is how long an agent that was just started has to fall silent: a text that comes while it still makes its screen can be lost.
-const calmTime = 15 * time.Second
+// quietTimeout limits how long input waits for an agent that was just started to fall silent: a
+// text that arrives while the agent still draws its first screen can be lost.
+const quietTimeout = 15 * time.Second
 
-// calm waits until the session's agent is idle, or waits for a person. One that does not come to rest is not waited for any longer, and one whose shim holds
-// back what it would lose (TypeAhead=no) not at all.
-func (s *Supervisor) calm(ctx context.Context, id string) error {
-	short, cancel := s.AfterFunc.Context(ctx, calmTime)
+// waitForQuiet waits until the session's agent is idle, or waits for a person, for at most
+// quietTimeout. It does not wait for an agent whose shim holds input back until the agent can read
+// it (TypeAhead=no).
+func (s *Supervisor) waitForQuiet(ctx context.Context, id string) error {
+	short, cancel := s.AfterFunc.Context(ctx, quietTimeout)
 	defer cancel()
-	err := s.with(short, id, func(e *entry) (<-chan error, error) {
-		return s.wait(e, func(e *entry) bool {
-			activity, _, _ := e.rec.Active()
-			return e.removed || !e.rec.Run.AgentAlive() || s.Agents[e.rec.Agent].NoTypeAhead || activity == session.Idle || activity == session.Waiting
+	err := s.withSession(short, id, func(e *entry) (<-chan error, error) {
+		return s.waitUntil(e, func(e *entry) bool {
+			activity, _, _ := e.rec.Activity()
+			return e.removed || !e.rec.Run.AgentAlive() || s.Agents[e.rec.Agent].NoTypeAhead ||
+				activity == session.Idle || activity == session.Waiting
 		}, noError), nil
 	})
 	var late *Error
@@ -132,7 +140,8 @@ func (s *Supervisor) calm(ctx context.Context, id string) error {
 	return err
 }
 
-// LastOutput returns when the session's agent has last printed something, by its log; zero if it never has. It does not ask the loop.
+// LastOutput returns when the session's agent last printed something: when its log was last
+// modified. It returns zero if the agent has printed nothing. It does not use the event loop.
 func (s *Supervisor) LastOutput(id string) time.Time {
 	info, err := os.Stat(filepath.Join(s.Records.SessionDir(id), LogName))
 	if err != nil {

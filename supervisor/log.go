@@ -11,9 +11,10 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// logState writes the one record that the journal has for each change of state. Before is "" for a new session.
+// logState logs a change of a session's state, in one record. Before is the previous state, "" for
+// a new session.
 func (s *Supervisor) logState(e *entry, before string) {
-	now := e.shown
+	now := e.published
 	text := now.ID + ": " + now.State
 	if before != "" {
 		text = now.ID + ": " + before + " -> " + now.State
@@ -22,7 +23,8 @@ func (s *Supervisor) logState(e *entry, before string) {
 		text += " (" + now.Reason + ")"
 	}
 	attrs := []any{
-		"text", text, "session", now.ID, "agent", now.Agent, "state", now.State, "message_id", journal.SessionStateChanged, "unit", now.Unit,
+		"text", text, "session", now.ID, "agent", now.Agent, "state", now.State,
+		"message_id", journal.SessionStateChanged, "unit", now.Unit,
 	}
 	if now.Result != "" {
 		attrs = append(attrs, "result", now.Result)
@@ -40,7 +42,8 @@ func (s *Supervisor) logState(e *entry, before string) {
 	s.Log.Log(context.Background(), level, "the state of a session has changed", attrs...)
 }
 
-// stateLevel is how much a person has to care: err where an agent has failed, warning where one is not as it should be.
+// stateLevel returns the priority of the record: err if an agent has failed, warning if a session
+// is degraded.
 func stateLevel(state session.State) slog.Level {
 	switch state {
 	case session.Failed:
@@ -51,7 +54,8 @@ func stateLevel(state session.State) slog.Level {
 	return slog.LevelInfo
 }
 
-// exitAttrs are the code that an agent has exited with, or the signal that has killed it.
+// exitAttrs returns the exit code of an agent, or the signal that has killed it, as attributes of a
+// record.
 func exitAttrs(exit *exitstatus.Status) []any {
 	switch {
 	case exit == nil:

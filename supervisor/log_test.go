@@ -18,7 +18,8 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// TestLog_HasFailuresAsErrors, with what ended the agent and when it last printed something; what is not as it should be as warnings; and all else as information.
+// TestLog_HasFailuresAsErrors: failures are logged as errors, with what ended the agent and when it
+// last printed something, degraded sessions as warnings, other changes as information.
 func TestLog_HasFailuresAsErrors(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.sup.Log = slog.New(slog.NewJSONHandler(b.log, nil))
@@ -51,22 +52,27 @@ func TestLog_HasFailuresAsErrors(t *testing.T) {
 		const printedText = "1999-12-31T23:59:58.000005Z"
 
 		begin("code")
-		holds(map[string]any{"level": "INFO", "state": "running", "session": "code"}, "exit_code", "signal", "last_activity", "result")
+		holds(map[string]any{"level": "INFO", "state": "running", "session": "code"},
+			"exit_code", "signal", "last_activity", "result")
 		b.exit("code", 3)
 		holds(map[string]any{
-			"level": "ERROR", "msg": "the state of a session has changed", "text": "code: running -> failed (command exited with code 3)", "session": "code",
-			"state": "failed", "result": "exit-code", "exit_code": 3., "last_activity": printedText, "unit": "app-corral-command-code.scope",
+			"level": "ERROR", "msg": "the state of a session has changed",
+			"text":    "code: running -> failed (command exited with code 3)",
+			"session": "code", "state": "failed", "result": "exit-code", "exit_code": 3.,
+			"last_activity": printedText, "unit": "app-corral-command-code.scope",
 		}, "signal")
 
 		for code, result := range map[exitstatus.Code]string{exitstatus.Killed: "signal", exitstatus.Dumped: "core-dump"} {
 			begin(result)
-			b.meanwhile(func() {
+			b.onLoop(func() {
 				e := b.sup.sessions[result]
 				b.sup.apply(e, session.AgentExited{Status: exitstatus.Status{
 					RunID: e.rec.Run.ID, Code: code, Value: int(unix.SIGSEGV), Started: e.rec.Run.Started, Exited: time.Now(),
 				}})
 			})
-			holds(map[string]any{"level": "ERROR", "result": result, "signal": "SIGSEGV", "last_activity": printedText}, "exit_code")
+			holds(map[string]any{
+				"level": "ERROR", "result": result, "signal": "SIGSEGV", "last_activity": printedText,
+			}, "exit_code")
 		}
 
 		begin("well")
@@ -74,7 +80,7 @@ func TestLog_HasFailuresAsErrors(t *testing.T) {
 		holds(map[string]any{"level": "INFO", "state": "completed", "exit_code": 0.}, "last_activity")
 
 		begin("stale")
-		b.meanwhile(func() {
+		b.onLoop(func() {
 			b.sup.apply(b.sup.sessions["stale"], session.TmuxDied{Run: b.sup.sessions["stale"].rec.Run.ID})
 		})
 		holds(map[string]any{"level": "WARN", "state": "stale", "last_activity": printedText}, "exit_code", "signal")

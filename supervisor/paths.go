@@ -8,72 +8,80 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 )
 
-// pathWatch is what somebody wants to be told of a path. inotify has one watch for each inode, which those who want to be told of it share.
+// pathWatch is the interest of one part of the supervisor in events at a path. inotify has one
+// watch for each inode, which all pathWatches of that inode share.
 type pathWatch struct {
-	number int32 // ours, never 0
-	inode  int32 // inotify's
-	mask   uint32
-	f      func(inotify.Event)
-	anew   func() // has it watched again: it is told of nothing any more
+	number  int32 // identifies this pathWatch, never 0
+	watch   int32 // inotify's number of its watch
+	mask    uint32
+	onEvent func(inotify.Event)
+	rewatch func() // called when the inotify watch was removed: watches the path again
 }
 
-// inodeWatch is inotify's watch of an inode, for all that share it.
+// inodeWatch is inotify's watch of an inode, with the pathWatches that share it.
 type inodeWatch struct {
-	mask  uint32 // the events that it asks for
+	mask  uint32 // the requested events
 	paths []*pathWatch
 }
 
-// fileEvent is told by inotify.
+// fileEvent passes an event of inotify to the pathWatches that it is for.
 func (s *Supervisor) fileEvent(ev inotify.Event) {
 	if ev.IsOverflow() {
-		s.lookAgain()
+		s.checkAll()
 		return
 	}
-	s.stir(ev.Watch)
-	told := s.inodes[ev.Watch]
-	if told == nil {
+	s.noteActivity(ev.Watch)
+	shared := s.inodes[ev.Watch]
+	if shared == nil {
 		return
 	}
-	if ev.Mask&unix.IN_IGNORED != 0 { // the inode is gone, and the kernel's watch with it
+	if ev.Mask&unix.IN_IGNORED != 0 { // the inode was deleted, and the kernel has removed its watch
 		delete(s.inodes, ev.Watch)
 	}
-	for _, w := range slices.Clone(told.paths) {
-		if ev.Mask&w.mask != 0 && s.paths[w.number] == w { // one of them may have ended another
-			w.f(ev)
+	for _, w := range slices.Clone(shared.paths) {
+		if ev.Mask&w.mask != 0 && s.paths[w.number] == w { // an earlier onEvent may have ended this watch
+			w.onEvent(ev)
 		}
 	}
 }
 
-// watchPath has f called on the loop for each event of mask at path, and returns the number to end that with. It is for paths of the daemon's own: any other
-// may be in a file system that does not answer. Anew is called when somebody else's end of watching has ended this, too.
-func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event), anew func()) (int32, error) {
+// watchPath calls onEvent on the event loop for each event of mask at path. It returns a number for
+// unwatchPath. Path has to be one of the daemon's own: any other may be in a file system that does
+// not answer. Rewatch is called when this watch has ended because another one of the same inode
+// has.
+func (s *Supervisor) watchPath(
+	path string, mask uint32, onEvent func(inotify.Event), rewatch func(),
+) (int32, error) {
 	if s.Files == nil {
 		return 0, errNoWatcher
 	}
-	inode, err := s.Files.Add(path, mask|unix.IN_MASK_ADD)
+	watch, err := s.Files.Add(path, mask|unix.IN_MASK_ADD)
 	if err != nil {
 		return 0, err
 	}
-	return s.share(inode, mask, f, anew), nil
+	return s.shareWatch(watch, mask, onEvent, rewatch), nil
 }
 
-// share takes part in inotify's watch of an inode, which asks for these events already. See watchPath.
-func (s *Supervisor) share(inode int32, mask uint32, f func(inotify.Event), anew func()) int32 {
-	s.watches++
-	w := &pathWatch{s.watches, inode, mask & unix.IN_ALL_EVENTS, f, anew}
+// shareWatch is watchPath for an inode that inotify watches already, with mask among the requested
+// events.
+func (s *Supervisor) shareWatch(watch int32, mask uint32, onEvent func(inotify.Event), rewatch func()) int32 {
+	s.lastWatch++
+	w := &pathWatch{s.lastWatch, watch, mask & unix.IN_ALL_EVENTS, onEvent, rewatch}
 	s.paths[w.number] = w
-	shared := s.inodes[inode]
+	shared := s.inodes[watch]
 	if shared == nil {
 		shared = &inodeWatch{}
-		s.inodes[inode] = shared
+		s.inodes[watch] = shared
 	}
 	shared.mask |= w.mask
 	shared.paths = append(shared.paths, w)
 	return w.number
 }
 
-// unwatchPath ends what watchPath and share have begun. No more events are asked for than somebody still wants: the others would wake us all the same.
-// inotify takes a smaller mask by a path alone, and a path may lead elsewhere by now: so the watch is ended, and those who have shared it watch anew.
+// unwatchPath ends what watchPath or shareWatch began, and sets *number to 0. Events that no
+// pathWatch needs any more are not requested any longer: they would wake the daemon. inotify
+// accepts a smaller mask only with a path, which may lead to another inode by now. Therefore the
+// inotify watch is removed, and the other pathWatches that share it watch their paths again.
 func (s *Supervisor) unwatchPath(number *int32) {
 	w := s.paths[*number]
 	*number = 0
@@ -81,32 +89,34 @@ func (s *Supervisor) unwatchPath(number *int32) {
 		return
 	}
 	delete(s.paths, w.number)
-	shared := s.inodes[w.inode]
+	shared := s.inodes[w.watch]
 	if shared == nil {
 		return
 	}
 	shared.paths = slices.DeleteFunc(shared.paths, func(other *pathWatch) bool { return other == w })
-	var want uint32
+	var needed uint32
 	for _, other := range shared.paths {
-		want |= other.mask
+		needed |= other.mask
 	}
-	if want != 0 && want == shared.mask {
+	if needed != 0 && needed == shared.mask {
 		return
 	}
-	delete(s.inodes, w.inode)
-	s.Files.Remove(w.inode)
-	s.stir(w.inode)
+	delete(s.inodes, w.watch)
+	s.Files.Remove(w.watch)
+	s.noteActivity(w.watch)
 	for _, other := range shared.paths {
-		if s.paths[other.number] == other { // one of them may have ended another
-			other.anew()
+		if s.paths[other.number] == other { // an earlier rewatch may have ended this watch
+			other.rewatch()
 		}
 	}
 }
 
-// stir notes, for the looks that are under way, that a watch has told something or was ended: what they have asked of it they may have asked too early.
-func (s *Supervisor) stir(inode int32) {
-	if s.looks > 0 {
-		s.stirs++
-		s.stirred[inode] = s.stirs
+// noteActivity records, for the probes of workspaces that are in progress, that an inotify watch
+// has reported an event or was removed. A probe may have added that watch before the loop knew of
+// it, and then has missed the event: it must be repeated.
+func (s *Supervisor) noteActivity(watch int32) {
+	if s.probes > 0 {
+		s.activity++
+		s.lastActivity[watch] = s.activity
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 )
 
-// asked returns what the process's inotify instances ask of the inode at path, 0 if it is not watched: see proc_pid_fdinfo(5).
-func asked(t *testing.T, path string) uint32 {
+// requestedEvents returns the events that the process's inotify instances request for the inode at
+// path, 0 if it is not watched: see proc_pid_fdinfo(5).
+func requestedEvents(t *testing.T, path string) uint32 {
 	t.Helper()
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(path, &st))
@@ -23,7 +24,7 @@ func asked(t *testing.T, path string) uint32 {
 	require.NoError(t, err)
 	watch := regexp.MustCompile(fmt.Sprintf(`(?m)^inotify wd:\S+ ino:%x sdev:\S+ mask:(\S+)`, st.Ino))
 	for _, info := range infos {
-		text, _ := os.ReadFile(info) // one of them is what it was listed by
+		text, _ := os.ReadFile(info) // the descriptor with which the directory was listed is closed
 		if found := watch.FindSubmatch(text); found != nil {
 			var mask uint32
 			_, err := fmt.Sscanf(string(found[1]), "%x", &mask)
@@ -34,8 +35,8 @@ func asked(t *testing.T, path string) uint32 {
 	return 0
 }
 
-// TestNoMoreIsAskedForThanIsWanted: the kernel is asked itself.
-func TestNoMoreIsAskedForThanIsWanted(t *testing.T) {
+// The masks are those that the kernel reports.
+func TestWatchPath_RequestsOnlyNeededEvents(t *testing.T) {
 	files, err := inotify.New()
 	require.NoError(t, err)
 	defer func() { _ = files.Close() }()
@@ -47,43 +48,43 @@ func TestNoMoreIsAskedForThanIsWanted(t *testing.T) {
 	watch := func(path string, mask uint32) *int32 {
 		t.Helper()
 		number := new(int32)
-		var again func()
-		again = func() {
+		var rewatch func()
+		rewatch = func() {
 			s.unwatchPath(number)
 			var err error
-			*number, err = s.watchPath(path, mask, func(inotify.Event) {}, again)
+			*number, err = s.watchPath(path, mask, func(inotify.Event) {}, rewatch)
 			require.NoError(t, err)
 		}
-		again()
+		rewatch()
 		return number
 	}
 
 	moved := watch(dir, unix.IN_MOVE_SELF|unix.IN_ONLYDIR)
-	filled := watch(link, unix.IN_CREATE)
-	again := watch(dir, unix.IN_CREATE|unix.IN_DELETE)
-	assert.EqualValues(t, unix.IN_MOVE_SELF|unix.IN_CREATE|unix.IN_DELETE, asked(t, dir))
-	s.unwatchPath(again)
-	assert.EqualValues(t, unix.IN_MOVE_SELF|unix.IN_CREATE, asked(t, dir), "what two want is asked for as long as one does")
-	s.unwatchPath(filled)
-	assert.EqualValues(t, unix.IN_MOVE_SELF, asked(t, dir))
+	created := watch(link, unix.IN_CREATE)
+	createdOrDeleted := watch(dir, unix.IN_CREATE|unix.IN_DELETE)
+	assert.EqualValues(t, unix.IN_MOVE_SELF|unix.IN_CREATE|unix.IN_DELETE, requestedEvents(t, dir))
+	s.unwatchPath(createdOrDeleted)
+	assert.EqualValues(t, unix.IN_MOVE_SELF|unix.IN_CREATE, requestedEvents(t, dir), "the other watch needs IN_CREATE")
+	s.unwatchPath(created)
+	assert.EqualValues(t, unix.IN_MOVE_SELF, requestedEvents(t, dir))
 
-	t.Run("where the path leads elsewhere by now", func(t *testing.T) {
+	t.Run("the path leads to another directory by now", func(t *testing.T) {
 		other := filepath.Join(base, "other")
 		require.NoError(t, os.Mkdir(other, 0o700))
-		left, extra := watch(link, unix.IN_MOVE_SELF), watch(dir, unix.IN_DELETE)
+		linked, extra := watch(link, unix.IN_MOVE_SELF), watch(dir, unix.IN_DELETE)
 		s.unwatchPath(moved)
-		there := watch(other, unix.IN_ATTRIB)
+		attributes := watch(other, unix.IN_ATTRIB)
 		require.NoError(t, os.Remove(link))
 		require.NoError(t, os.Symlink(other, link))
 		s.unwatchPath(extra)
-		assert.Zero(t, asked(t, dir), "nobody wants anything of it any more")
-		assert.EqualValues(t, unix.IN_ATTRIB|unix.IN_MOVE_SELF, asked(t, other), "who watches the path watches this")
-		s.unwatchPath(left)
-		assert.EqualValues(t, unix.IN_ATTRIB, asked(t, other))
-		s.unwatchPath(there)
-		assert.Zero(t, asked(t, other))
+		assert.Zero(t, requestedEvents(t, dir), "it is not watched any more")
+		assert.EqualValues(t, unix.IN_ATTRIB|unix.IN_MOVE_SELF, requestedEvents(t, other), "the watch has followed its path")
+		s.unwatchPath(linked)
+		assert.EqualValues(t, unix.IN_ATTRIB, requestedEvents(t, other))
+		s.unwatchPath(attributes)
+		assert.Zero(t, requestedEvents(t, other))
 	})
-	assert.Zero(t, asked(t, dir))
+	assert.Zero(t, requestedEvents(t, dir))
 	assert.Empty(t, s.inodes)
 	assert.Empty(t, s.paths)
 }

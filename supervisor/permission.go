@@ -10,61 +10,70 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Answer is what a person says to what an agent asks permission for.
+// Answer is a person's answer to a permission request of an agent.
 type Answer struct {
-	Deny  bool      // the agent may not do it; else it may
-	Since time.Time // AttentionSince of the question that the person has seen, as exact as a microsecond; zero for whatever is asked now
+	Deny bool // deny permission, instead of granting it
+
+	// Since is AttentionSince of the request that the person has seen, compared to the microsecond;
+	// zero for the current request.
+	Since time.Time
 }
 
-// NotAskedError is returned where an agent does not ask any more what keys were to answer. None was pressed.
+// NotAskedError is returned if the agent no longer makes the request that keys should have
+// answered. No key was pressed.
 type NotAskedError struct{ Why string }
 
 func (e *NotAskedError) Error() string { return e.Why }
 
-// ErrOldShim is returned where a shim cannot check that its agent still asks: it was started by an older version.
+// ErrOldShim is returned if the shim cannot check whether its agent still makes the request,
+// because an older version of Corral has started it.
 var ErrOldShim = errors.New("its shim was started by an older version of Corral")
 
-// Approve presses the keys by which the session's agent is permitted what it asks for: ApproveKeys= of its definition. Errors: NoSuchSession,
-// InvalidState, NotWaiting, Unsupported.
+// Approve grants the permission that the session's agent requests: it presses the keys of
+// ApproveKeys= in the agent's definition. Errors: NoSuchSession, InvalidState, NotWaiting,
+// Unsupported.
 func (s *Supervisor) Approve(ctx context.Context, id string) error {
 	return s.AnswerPermission(ctx, id, Answer{})
 }
 
-// Deny presses the keys by which it is denied: DenyKeys=. Errors: as Approve.
+// Deny denies it: it presses the keys of DenyKeys=. Errors: see Approve.
 func (s *Supervisor) Deny(ctx context.Context, id string) error {
 	return s.AnswerPermission(ctx, id, Answer{Deny: true})
 }
 
-// AnswerPermission is Approve or Deny. The keys are pressed only while the agent asks: the loop refuses what it knows to be over, and the shim, which
-// sees what the agent prints first, checks again at each key that it writes. Errors: as Approve.
+// AnswerPermission is Approve or Deny. The keys are pressed only while the agent makes the request:
+// the event loop refuses if it knows that the request is over, and the shim, which is the first to
+// see what the agent prints, checks again before each key that it writes. Errors: see Approve.
 func (s *Supervisor) AnswerPermission(ctx context.Context, id string, answer Answer) error {
 	var keys []string
-	var asked session.PermissionRequest
+	var request session.PermissionRequest
 	check := func(e *entry) (err error) {
 		if keys, err = s.answerKeys(e, answer.Deny); err == nil {
-			asked, err = s.permissionOf(e, answer.Since)
+			request, err = s.currentPermissionRequest(e, answer.Since)
 		}
 		return err
 	}
-	return s.give(ctx, id, "answer", check, func(t Target) error {
-		ctx, cancel := s.AfterFunc.Context(ctx, keysTime(len(keys)))
+	return s.giveInput(ctx, id, "answer", check, func(t Target) error {
+		ctx, cancel := s.AfterFunc.Context(ctx, keysTimeout(len(keys)))
 		defer cancel()
-		err := s.World.Keys(ctx, t, keys, &asked)
-		var over *NotAskedError
+		err := s.executeOn(ctx, t, session.PressKeys{Keys: keys, Asked: &request})
+		var notAsked *NotAskedError
 		switch {
-		case errors.As(err, &over):
-			return notAsked(id, over.Why)
+		case errors.As(err, &notAsked):
+			return notWaiting(id, notAsked.Why)
 		case errors.Is(err, ErrOldShim):
-			return refuse(InvalidState, "cannot answer session %q: %v and cannot check whether the agent still asks; answer in its terminal", id, err)
+			return refuse(InvalidState, "cannot answer session %q: %v and cannot check whether the agent still asks; "+
+				"answer in its terminal", id, err)
 		case err != nil:
-			s.lostSocket(t, err)
+			s.recoverSocket(t, err)
 			return refuse(InvalidState, "cannot answer session %q: %v", id, err)
 		}
 		return nil
 	})
 }
 
-// answerKeys returns the keys by which the session's agent is answered.
+// answerKeys returns the keys that answer the permission requests of the session's agent. Errors:
+// Unsupported.
 func (s *Supervisor) answerKeys(e *entry, deny bool) ([]string, error) {
 	def, name := s.Agents[e.rec.Agent], "ApproveKeys="
 	keys := def.ApproveKeys
@@ -72,28 +81,31 @@ func (s *Supervisor) answerKeys(e *entry, deny bool) ([]string, error) {
 		keys, name = def.DenyKeys, "DenyKeys="
 	}
 	if len(keys) == 0 {
-		return nil, refuse(Unsupported, "session %q cannot be answered: the definition of agent %q has no %s; answer in its terminal", e.rec.ID, e.rec.Agent, name)
+		return nil, refuse(Unsupported, "session %q cannot be answered: the definition of agent %q has no %s; "+
+			"answer in its terminal", e.rec.ID, e.rec.Agent, name)
 	}
 	return keys, nil
 }
 
-// permissionOf returns what the session's agent asks permission for, if it does so since then, and was not answered just now.
-func (s *Supervisor) permissionOf(e *entry, since time.Time) (session.PermissionRequest, error) {
-	asked, ok := e.rec.PermissionRequest()
+// currentPermissionRequest returns the permission request of the session's agent, if it was made at
+// the time since (zero: any time) and was not answered just now. Errors: NotWaiting.
+func (s *Supervisor) currentPermissionRequest(e *entry, since time.Time) (session.PermissionRequest, error) {
+	request, ok := e.rec.PermissionRequest()
 	switch {
 	case !ok:
-		return asked, notAsked(e.rec.ID, doing(e.rec))
-	case e.rec.Answered() && s.Monotonic()-e.run.answered < answerTime:
-		return asked, notAsked(e.rec.ID, "it was answered just now")
-	case !since.IsZero() && since.UnixMicro() != asked.Since.UnixMicro():
-		return asked, refuse(NotWaiting, "session %q now asks for something else", e.rec.ID)
+		return request, notWaiting(e.rec.ID, activityClause(e.rec))
+	case e.rec.IsAnswered() && s.Monotonic()-e.run.answeredAt < answerTimeout:
+		return request, notWaiting(e.rec.ID, "it was answered just now")
+	case !since.IsZero() && since.UnixMicro() != request.Since.UnixMicro():
+		return request, refuse(NotWaiting, "session %q now asks for something else", e.rec.ID)
 	}
-	return asked, nil
+	return request, nil
 }
 
-// doing returns, as part of a sentence, what an agent does that asks for no permission.
-func doing(rec *session.Session) string {
-	switch activity, _, _ := rec.Active(); activity {
+// activityClause returns what an agent does that requests no permission, as a clause of an error
+// message.
+func activityClause(rec *session.Session) string {
+	switch activity, _, _ := rec.Activity(); activity {
 	case session.Waiting:
 		return "its agent waits for something else"
 	case session.Unknown:
@@ -103,21 +115,24 @@ func doing(rec *session.Session) string {
 	}
 }
 
-func notAsked(id, why string) error {
+// notWaiting returns the error that the session's agent requests no permission.
+func notWaiting(id, why string) error {
 	return refuse(NotWaiting, "session %q does not wait for a permission: %s", id, why)
 }
 
-// keysTime returns how long an agent may take to read so many keys: the shim has some programs rest between two of them.
-func keysTime(n int) time.Duration {
-	return min(sendTime+time.Duration(n)*200*time.Millisecond, firstSendTime)
+// keysTimeout returns how long an agent may take to read n keys: for some programs, the shim pauses
+// between two keys.
+func keysTimeout(n int) time.Duration {
+	return min(sendTimeout+time.Duration(n)*200*time.Millisecond, startupSendTimeout)
 }
 
-// notIn is the refusal of what a session in this state cannot do.
-func notIn(id string, state session.State) error {
+// refuseIn returns the error that an operation is not possible for a session in this state.
+func refuseIn(id string, state session.State) error {
 	return refuse(InvalidState, "session %q %s", id, strings.TrimPrefix(stateClause(state), "it "))
 }
 
-// stateClause says of a session in this state, as part of a sentence, what has become of it.
+// stateClause returns what has happened to a session in this state, as a clause of an error
+// message.
 func stateClause(state session.State) string {
 	switch state {
 	case session.Created:

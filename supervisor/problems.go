@@ -13,257 +13,269 @@ import (
 	"github.com/corrald/corral/supervisor/store"
 )
 
-// Problem is something that is wrong and that a person can mend, or has to know of.
+// Problem is a condition that an operator can fix, or has to know of. It is published on the bus.
 type Problem struct {
 	Session string // id, "" for the daemon itself
 	Text    string // one English sentence: what is wrong, and what to do
-	Path    string // of the file that the problem is about: it is over once that is gone. "" where it ends otherwise
 
-	UntilSaved bool // it is over once the session is saved
+	// Path is the file that the problem is about: the problem ends once the file is gone. It is "" if
+	// the problem ends in another way.
+	Path string
+
+	UntilSaved bool // the problem ends once the session is saved
 }
 
-// Found is told, before Adopt, of something that was found in a saved record.
-func (s *Supervisor) Found(p Problem) {
-	s.found = append(s.found, p)
-	s.unsure = true
+// AddProblem adds a problem that was found in a saved record, or with a file of a session. It is
+// called before Run, or on the event loop.
+func (s *Supervisor) AddProblem(p Problem) {
+	s.addedProblems = append(s.addedProblems, p)
+	s.problemsStale = true
 }
 
-// Trouble is told that something of the daemon's own is wrong: text says what, and "" that it is well again. Topics keep one from another.
-func (s *Supervisor) Trouble(topic, text string) {
-	s.post(func() { s.trouble(topic, text) })
+// SetProblem sets the text of a problem of the daemon itself, or removes the problem if text is "".
+// Each topic has at most one problem.
+func (s *Supervisor) SetProblem(topic, text string) {
+	s.post(func() { s.setProblem(topic, text) })
 }
 
-func (s *Supervisor) trouble(topic, text string) {
-	if s.troubles[topic] == text {
+func (s *Supervisor) setProblem(topic, text string) {
+	if s.daemonProblems[topic] == text {
 		return
 	}
-	if s.troubles[topic] = text; text == "" {
-		delete(s.troubles, topic)
+	if s.daemonProblems[topic] = text; text == "" {
+		delete(s.daemonProblems, topic)
 	}
-	s.unsure = true
+	s.problemsStale = true
 }
 
-// CheckProblems drops what is over and is told of by nothing: what was said of files that a person has taken away. That is published before it returns.
+// CheckProblems drops the problems about files that a person has removed, which no event reports,
+// and publishes the change before it returns.
 func (s *Supervisor) CheckProblems() error {
 	return s.do(func() {
-		s.forgetFound()
-		s.tellProblems()
+		s.dropFixedProblems()
+		s.publishProblems()
 	})
 }
 
-// forgetFound drops what a person has mended by taking a file away. Nothing tells of that: it is looked at when somebody asks.
-func (s *Supervisor) forgetFound() {
-	s.endFound(func(p Problem) bool {
+// dropFixedProblems drops the problems that a person has fixed by removing a file. No event reports
+// such a removal: the files are examined when a client reads the problems.
+func (s *Supervisor) dropFixedProblems() {
+	s.dropProblems(func(p Problem) bool {
 		_, err := os.Lstat(p.Path)
 		return p.Path != "" && errors.Is(err, os.ErrNotExist)
 	})
 }
 
-// endFound drops what is over of what was found.
-func (s *Supervisor) endFound(over func(Problem) bool) {
-	before := len(s.found)
-	s.found = slices.DeleteFunc(s.found, over)
-	s.unsure = s.unsure || len(s.found) != before
+// dropProblems drops the problems that AddProblem has added and for which isOver returns true.
+func (s *Supervisor) dropProblems(isOver func(Problem) bool) {
+	before := len(s.addedProblems)
+	s.addedProblems = slices.DeleteFunc(s.addedProblems, isOver)
+	s.problemsStale = s.problemsStale || len(s.addedProblems) != before
 }
 
-// forgetSession drops what was found of a session that is removed.
-func (s *Supervisor) forgetSession(id string) {
-	s.endFound(func(p Problem) bool { return p.Session == id })
-	s.unsure = true
+// dropProblemsOf drops the problems that AddProblem has added for a session that is being removed.
+func (s *Supervisor) dropProblemsOf(id string) {
+	s.dropProblems(func(p Problem) bool { return p.Session == id })
+	s.problemsStale = true
 }
 
+// problems returns all problems, sorted by session and text.
 func (s *Supervisor) problems() []Problem {
-	all := slices.Clone(s.found)
-	for _, text := range s.troubles {
+	all := slices.Clone(s.addedProblems)
+	for _, text := range s.daemonProblems {
 		all = append(all, Problem{Text: text})
 	}
 	for _, e := range s.sessions {
-		if e.saveErr != nil && !errors.Is(e.saveErr, store.ErrNewer) { // that one was found when it was read
-			all = append(all, Problem{Session: e.rec.ID, Text: notSaved(e.saveErr)})
+		// That a record is of a newer version was found when it was read.
+		if e.saveErr != nil && !errors.Is(e.saveErr, store.ErrNewer) {
+			all = append(all, Problem{Session: e.rec.ID, Text: saveProblem(e.saveErr)})
 		}
 		if err := s.watchError(e); err != nil && s.Files != nil {
-			all = append(all, Problem{Session: e.rec.ID, Text: notWatched(err)})
+			all = append(all, Problem{Session: e.rec.ID, Text: watchProblem(err)})
 		}
-		if e.run.outside != nil {
-			all = append(all, Problem{Session: e.rec.ID, Text: leftScope})
+		if e.run.deferredEnd != nil {
+			all = append(all, Problem{Session: e.rec.ID, Text: outsideScopeProblem})
 		}
 	}
-	all = append(all, s.shared()...)
+	all = append(all, s.conversationProblems()...)
 	slices.SortFunc(all, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Text, b.Text))
 	})
 	return all
 }
 
-// watchError is why the files of a session that lives are not watched, nil if they are.
+// watchError returns why the files of a running session are not watched, nil if they are.
 func (s *Supervisor) watchError(e *entry) error {
 	if !e.rec.Run.Live() {
 		return nil
 	}
-	if p := s.places[placeOf(e)]; p != nil && e.watchErr == nil {
-		return p.err
+	if w := s.workspaces[workspaceKeyOf(e)]; w != nil && e.watchErr == nil {
+		return w.err
 	}
 	return e.watchErr
 }
 
-// notSaved tells that the last change of a session is not on disk.
-func notSaved(err error) string {
-	do := "fix this"
-	switch cause(err) {
+// saveProblem returns the text of the problem that the last change of a session is not on disk.
+func saveProblem(err error) string {
+	remedy := "fix this"
+	switch errnoOf(err) {
 	case unix.ENOSPC, unix.EDQUOT:
-		do = "free space on the disk"
+		remedy = "free space on the disk"
 	case unix.EROFS:
-		do = "make the file system writable again"
+		remedy = "make the file system writable again"
 	case unix.EACCES, unix.EPERM:
-		do = "restore write permission there"
+		remedy = "restore write permission there"
 	case unix.EIO:
-		do = "the disk may be failing, see journalctl -k"
+		remedy = "the disk may be failing, see journalctl -k"
 	}
-	return err.Error() + "; " + do + ", and it will be saved automatically"
+	return err.Error() + "; " + remedy + ", and it will be saved automatically"
 }
 
-// notWatched tells that files of a session cannot be watched.
-func notWatched(err error) string {
+// watchProblem returns the text of the problem that files of a session cannot be watched.
+func watchProblem(err error) string {
 	return err.Error() + "; its end and changes of its workspace may be reported late"
 }
 
-// noWatcher tells that no file can be watched.
-func noWatcher(err error) string {
-	return err.Error() + ": close programs that use many, or raise fs.inotify.max_user_instances; until then, ends of sessions " +
-		"and changes of workspaces may be reported late"
+// inotifyProblem returns the text of the problem that no file can be watched.
+func inotifyProblem(err error) string {
+	return err.Error() + ": close programs that use many, or raise fs.inotify.max_user_instances; " +
+		"until then, ends of sessions and changes of workspaces may be reported late"
 }
 
-// cause is the system's word for what went wrong, 0 if it has none.
-func cause(err error) unix.Errno {
+// errnoOf returns the system's error number, 0 if the error has none.
+func errnoOf(err error) unix.Errno {
 	var errno unix.Errno
 	_ = errors.As(err, &errno)
 	return errno
 }
 
-// sameCause tells whether two attempts have failed alike, or have both not.
-func sameCause(a, b error) bool {
+// isSameError reports whether two attempts have failed for the same reason, or have both succeeded.
+func isSameError(a, b error) bool {
 	if a == nil || b == nil {
 		return a == b //nolint:errorlint // both are nil, or one is
 	}
-	return cause(a) == cause(b) && (cause(a) != 0 || a.Error() == b.Error())
+	return errnoOf(a) == errnoOf(b) && (errnoOf(a) != 0 || a.Error() == b.Error())
 }
 
-// noteWatched keeps what has become of an attempt to watch something, of which *before was the last.
-func (s *Supervisor) noteWatched(id string, before *error, err error) {
-	if sameCause(*before, err) {
+// recordWatchError stores in *before the result of an attempt to watch a file of the session, and
+// logs a new error. *before is the result of the previous attempt.
+func (s *Supervisor) recordWatchError(id string, before *error, err error) {
+	if isSameError(*before, err) {
 		return
 	}
 	*before = err
-	s.unsure = true
+	s.problemsStale = true
 	if err == nil {
 		return
 	}
-	s.retryAfter = 0
-	if !errors.Is(err, errNoWatcher) { // that is told once, not for each
-		s.Log.Warn("cannot watch the files of a session", "session", id, "err", err, "message_id", journal.NotWatched)
+	s.retryDelay = 0
+	if !errors.Is(err, errNoWatcher) { // openFiles logs this once, not for each session
+		s.Log.Warn("cannot watch the files of a session", "session", id, "err", err,
+			"message_id", journal.NotWatched)
 	}
 }
 
-// What could not be saved or watched is tried again: soon, then less and less often, for as long as
-// there is any. When all is well, nothing is. The files of a session are looked at each time, so as
-// long as they are not watched lookRetry is how late its end may be noticed.
+// Delays before failed saves and watches are retried: the delay doubles from firstRetry to
+// maxRetry. No timer runs while there is nothing to retry. Each retry also examines the files of a
+// session that cannot be watched: its end may be noticed as late as watchRetry.
 const (
 	firstRetry = time.Second
-	lookRetry  = 5 * time.Second
-	lastRetry  = time.Minute
+	watchRetry = 5 * time.Second
+	maxRetry   = time.Minute
 )
 
-// tellProblems tells clients what is wrong, if that has changed, and sees to it that it is tried again.
-func (s *Supervisor) tellProblems() {
-	if !s.unsure {
+// publishProblems publishes the problems, if they have changed, and schedules the next retry.
+func (s *Supervisor) publishProblems() {
+	if !s.problemsStale {
 		return
 	}
-	s.unsure = false
+	s.problemsStale = false
 	now := s.problems()
-	if !slices.Equal(now, s.toldProblems) {
-		s.toldProblems = now
+	if !slices.Equal(now, s.publishedProblems) {
+		s.publishedProblems = now
 		s.Publisher.PublishProblems(now)
 	}
-	s.armRetry()
+	s.scheduleRetry()
 }
 
-func (s *Supervisor) armRetry() {
-	if s.retryAfter == 0 && s.retrying != nil { // something new: it does not have to wait for what is old
-		s.retrying.Stop()
-		s.retrying = nil
+// scheduleRetry starts the timer of the next retry, if there is anything to retry.
+func (s *Supervisor) scheduleRetry() {
+	if s.retryDelay == 0 && s.retryTimer != nil { // a new failure: it does not wait as long as old ones
+		s.retryTimer.Stop()
+		s.retryTimer = nil
 	}
-	if s.retrying != nil {
+	if s.retryTimer != nil {
 		return
 	}
-	most := s.retryLimit()
-	if most == 0 {
-		s.retryAfter = 0
+	limit := s.maxRetryDelay()
+	if limit == 0 {
+		s.retryDelay = 0
 		return
 	}
-	s.retryAfter = min(max(2*s.retryAfter, firstRetry), most)
-	s.retrying = s.AfterFunc(s.retryAfter, func() { s.post(s.retry) })
+	s.retryDelay = min(max(2*s.retryDelay, firstRetry), limit)
+	s.retryTimer = s.AfterFunc(s.retryDelay, func() { s.post(s.retry) })
 }
 
-// retryLimit is how long it may take to the next attempt, 0 where there is nothing that another
-// attempt may mend.
-func (s *Supervisor) retryLimit() (most time.Duration) {
+// maxRetryDelay returns the longest delay until the next retry, 0 if there is nothing to retry.
+func (s *Supervisor) maxRetryDelay() (limit time.Duration) {
 	if s.Files == nil {
-		most = lastRetry
+		limit = maxRetry
 	}
 	for _, e := range s.sessions {
 		switch {
 		case e.watchErr != nil && e.rec.Run.Live():
-			return lookRetry
-		case savable(e) || s.watchError(e) != nil:
-			most = lastRetry
+			return watchRetry
+		case canRetrySave(e) || s.watchError(e) != nil:
+			limit = maxRetry
 		}
 	}
-	return most
+	return limit
 }
 
-// savable tells whether a session could not be saved, and may be the next time.
-func savable(e *entry) bool {
+// canRetrySave reports whether the session could not be saved, and another attempt may succeed.
+func canRetrySave(e *entry) bool {
 	return e.saveErr != nil && e.unsaved && !errors.Is(e.saveErr, store.ErrNewer)
 }
 
-// retry tries again what did not work.
+// retry repeats the saves and watches that have failed.
 func (s *Supervisor) retry() {
-	s.retrying = nil
-	s.unsure = true
+	s.retryTimer = nil
+	s.problemsStale = true
 	s.openFiles()
 	for _, e := range s.sessions {
-		if savable(e) {
-			s.touch(e)
+		if canRetrySave(e) {
+			s.markDirty(e)
 		}
 		if e.watchErr != nil {
-			s.watchAnew(e)
+			s.rewatchRunFiles(e)
 		}
 	}
-	for _, p := range s.places {
-		if p.err != nil {
-			s.look(p)
+	for _, w := range s.workspaces {
+		if w.err != nil {
+			s.probeWorkspace(w)
 		}
 	}
 }
 
 var errNoWatcher = errors.New("no files can be watched")
 
-// openFiles begins to watch files, if that could not be done before.
+// openFiles creates the inotify instance that watches files, if there is none yet. If it cannot, it
+// sets a problem, and retry calls it again.
 func (s *Supervisor) openFiles() {
 	if s.Files != nil {
 		return
 	}
 	files, err := s.OpenFiles()
 	if err != nil {
-		if s.troubles["inotify"] == "" {
+		if s.daemonProblems["inotify"] == "" {
 			s.Log.Error("cannot watch files", "err", err, "message_id", journal.NotWatched)
 		}
-		s.trouble("inotify", noWatcher(err))
+		s.setProblem("inotify", inotifyProblem(err))
 		return
 	}
 	s.Files = files
-	s.trouble("inotify", "")
-	if s.running {
+	s.setProblem("inotify", "")
+	if s.loopStarted {
 		s.runFiles()
 	}
 }

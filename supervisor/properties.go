@@ -8,10 +8,11 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// SetUnitProperties changes properties of the session's scope, all or none of them: now, if there is one, and at every later start. Errors:
-// NoSuchSession, Invalid with the name of a property that systemd does not take, OverLimit.
+// SetUnitProperties changes properties of the session's scope, either all or none of them: now, if
+// it has a scope, and at every later start. Errors: NoSuchSession; Invalid, with the name of a
+// property that systemd rejects; OverLimit.
 func (s *Supervisor) SetUnitProperties(ctx context.Context, id string, properties []session.Property) error {
-	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if err := checkProperties(mergeProperties(e.rec.UnitProperties, properties)); err != nil {
 			return nil, err
 		}
@@ -21,38 +22,39 @@ func (s *Supervisor) SetUnitProperties(ctx context.Context, id string, propertie
 	})
 }
 
-// setProperties has the scope changed, after what is being done with the session.
+// setProperties changes the scope, after the session's earlier effects, then the record, and sends
+// the result to reply.
 func (s *Supervisor) setProperties(e *entry, properties []session.Property, reply chan<- error) {
-	run, scope := identity(e.rec.Run)
-	s.effect(e, func() {
-		err := s.World.SetProperties(s.ctx, scope, properties)
+	run, scope := runAndScope(e.rec.Run)
+	s.queueAfterSave(e, func() {
+		err := s.executeOn(s.ctx, Target{}, session.SetProperties{InvocationID: scope, Properties: properties})
 		s.post(func() {
-			switch nowRun, nowScope := identity(e.rec.Run); {
+			switch nowRun, nowScope := runAndScope(e.rec.Run); {
 			case e.removed:
 				err = refuse(NoSuchSession, "session %q was removed", e.rec.ID)
 			case err == nil && nowRun != "" && (nowRun != run || nowScope != scope):
-				s.setProperties(e, properties, reply) // a run began meanwhile, without them
+				s.setProperties(e, properties, reply) // a run has begun meanwhile, without the new properties
 				return
 			case err == nil:
 				e.rec.UnitProperties = mergeProperties(e.rec.UnitProperties, properties)
-				e.unsaved, e.exited = true, false
-				s.touch(e)
+				e.unsaved, e.onlyExitUnsaved = true, false
+				s.markDirty(e)
 			}
-			s.after = append(s.after, func() { reply <- err })
+			s.afterPublish = append(s.afterPublish, func() { reply <- err })
 		})
 	})
 }
 
-// identity names a run and its scope.
-func identity(r *session.Run) (run, scope string) {
+// runAndScope returns the ids of a run and of its scope, "" if the run does not live.
+func runAndScope(r *session.Run) (run, scope string) {
 	if !r.Live() {
 		return "", ""
 	}
 	return r.ID, r.InvocationID
 }
 
-// mergeProperties returns the properties with the later ones in the place of the same earlier ones, in the order in which they were first set: each is there
-// once, as the last one counts when the scope is started.
+// mergeProperties replaces earlier properties by later ones that set the same limit, and appends
+// the other later ones. Each is contained once: when a scope is started, the last one counts.
 func mergeProperties(earlier, later []session.Property) []session.Property {
 	merged := slices.Clone(earlier)
 	for _, p := range later {
@@ -67,14 +69,15 @@ func mergeProperties(earlier, later []session.Property) []session.Property {
 	return merged
 }
 
-// checkProperties refuses more properties than any scope has.
+// checkProperties refuses too many or too long properties.
 func checkProperties(properties []session.Property) error {
 	size := 0
 	for _, p := range properties {
 		size += len(p.Name) + len(p.Value)
 	}
 	if len(properties) > maxProperties || size > maxPropertySize {
-		return refuse(OverLimit, "too many unit properties: at most %d, of %d bytes in total, are allowed", maxProperties, maxPropertySize)
+		return refuse(OverLimit, "too many unit properties: at most %d, of %d bytes in total, are allowed",
+			maxProperties, maxPropertySize)
 	}
 	return nil
 }

@@ -18,21 +18,23 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// rebuild makes the sessions anew whose records were lost while their agents live, or are older than the runs that their agents are in, as those of a backup are,
-// and returns the scopes as they are then. Who an agent is three have to agree on: the name of its scope, its runtime directory, and its shim, which says on its
-// socket there which processes it and its agent are. What cannot be made anew is told in the journal and left alone.
+// rebuild recreates the sessions whose records were lost while their agents run, or whose records
+// are older than the current runs, like records restored from a backup. It returns the scopes as
+// listed afterwards. Three sources have to agree on the identity of an agent: the name of its
+// scope, its runtime directory, and its shim, whose Hello on the socket there names its own process
+// and the agent's. A scope whose session cannot be rebuilt is logged and left alone.
 func (s *Supervisor) rebuild(ctx context.Context, scopes []Scope) ([]Scope, error) {
 	var units []string
 	for _, sc := range scopes {
 		e := s.units[sc.Name]
-		if !sc.Active || e != nil && knows(e.rec.Run, sc) {
+		if !sc.Active || e != nil && isScopeOf(e.rec.Run, sc) {
 			continue
 		}
 		var err error
 		if e != nil {
-			err = s.renew(e, sc)
+			err = s.addUnknownRun(e, sc)
 		} else {
-			err = s.takeInLost(sc)
+			err = s.rebuildSession(sc)
 		}
 		if err != nil {
 			s.Log.Warn("a scope belongs to no session", "unit", sc.Name, "err", err)
@@ -43,48 +45,51 @@ func (s *Supervisor) rebuild(ctx context.Context, scopes []Scope) ([]Scope, erro
 	if len(units) == 0 {
 		return scopes, nil
 	}
-	// As with the others: watched first, then listed.
-	if err := s.World.Watch(ctx, units); err != nil {
+	// As in listAndCompare: watch first, then list.
+	if err := s.Systemd.WatchScopes(ctx, units); err != nil {
 		return nil, err
 	}
-	return s.World.Scopes(ctx)
+	return s.Systemd.Scopes(ctx)
 }
 
-// knows tells whether a scope is that of the run, which has lost it or not, or may be.
-func knows(r *session.Run, sc Scope) bool {
+// isScopeOf reports whether a scope is, or may be, that of the run, even if the run has lost it.
+func isScopeOf(r *session.Run, sc Scope) bool {
 	return r != nil && (r.InvocationID == sc.InvocationID || r.InvocationID == "" && r.Live())
 }
 
-// renew notes the run that a session is in, of which its record does not know.
-func (s *Supervisor) renew(e *entry, sc Scope) error {
-	hello, shim, err := s.speaker(sc, e.rec.ID)
+// addUnknownRun adds to a session the current run, which its record does not contain.
+func (s *Supervisor) addUnknownRun(e *entry, sc Scope) error {
+	hello, shim, err := s.identifyShim(sc, e.rec.ID)
 	if err != nil {
 		return err
 	}
 	if r := e.rec.Run; r != nil && r.ID == hello.RunID {
 		return fmt.Errorf("session %q has lost its scope before", e.rec.ID)
 	}
-	s.runs(e.rec, sc, hello, shim)
+	s.applyRun(e.rec, sc, hello, shim)
 	e.unsaved = true
-	s.touch(e)
-	s.Log.Warn("the record of a session is older than its running scope; the scope is used", "session", e.rec.ID, "unit", sc.Name)
+	s.markDirty(e)
+	s.Log.Warn("the record of a session is older than its running scope; the scope is used",
+		"session", e.rec.ID, "unit", sc.Name)
 	return nil
 }
 
-// takeInLost takes in the session whose scope this is, and whose record was lost.
-func (s *Supervisor) takeInLost(sc Scope) error {
-	rec, err := s.recordOf(sc)
+// rebuildSession recreates the session of a scope, whose record was lost.
+func (s *Supervisor) rebuildSession(sc Scope) error {
+	rec, err := s.recordFromScope(sc)
 	if err == nil {
-		err = s.takeIn(rec)
+		err = s.addRebuilt(rec)
 	}
 	if err == nil {
-		s.Log.Warn("the record of a session was lost; rebuilt it from its running processes", "session", rec.ID, "unit", sc.Name)
+		s.Log.Warn("the record of a session was lost; rebuilt it from its running processes",
+			"session", rec.ID, "unit", sc.Name)
 	}
 	return err
 }
 
-// takeIn takes in a session that was made anew.
-func (s *Supervisor) takeIn(rec *session.Session) error {
+// addRebuilt adds a session that was rebuilt to the sessions of the loop, and reports that as a
+// problem.
+func (s *Supervisor) addRebuilt(rec *session.Session) error {
 	dir := s.Records.SessionDir(rec.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -94,72 +99,83 @@ func (s *Supervisor) takeIn(rec *session.Session) error {
 	if rec.ConversationID == "" {
 		unknown += ", and its conversation,"
 	}
-	s.Found(Problem{Session: rec.ID, Text: "its record was lost and rebuilt from its running processes: its command and workspace are those of its agent; its " +
-		unknown + " are unknown; check it, and create it again when its agent has ended"})
+	s.AddProblem(Problem{Session: rec.ID, Text: "its record was lost and rebuilt from its running processes: " +
+		"its command and workspace are those of its agent; its " + unknown + " are unknown; " +
+		"check it, and create it again when its agent has ended"})
 	return nil
 }
 
-// recordOf makes the record of the session whose scope this is.
-func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
-	id, agent, err := s.whose(sc.Name)
+// recordFromScope returns a new record for the session of a scope.
+func (s *Supervisor) recordFromScope(sc Scope) (*session.Session, error) {
+	id, agent, err := s.identifySession(sc.Name)
 	if err != nil {
 		return nil, err
 	}
-	hello, shim, err := s.speaker(sc, id)
+	hello, shim, err := s.identifyShim(sc, id)
 	if err != nil {
 		return nil, err
 	}
-	command, dir, err := s.World.Shown(hello.AgentPID)
+	command, dir, err := s.Processes.CommandLine(hello.AgentPID)
 	if err != nil {
 		return nil, err
 	}
 	command, dir = asText(command, dir)
 	rec := &session.Session{
-		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir, OnLogin: session.Ignore, Created: hello.Started,
+		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir,
+		OnLogin: session.Ignore, Created: hello.Started,
 	}
-	s.runs(rec, sc, hello, shim)
-	s.recall(rec)
+	s.applyRun(rec, sc, hello, shim)
+	s.detectGivenConversation(rec)
 	return rec, nil
 }
 
-// runs notes the run that a session's shim speaks of.
-func (s *Supervisor) runs(rec *session.Session, sc Scope, hello shimwire.Message, shim session.Process) {
+// applyRun adds the run that the Hello of a session's shim describes to the record.
+func (s *Supervisor) applyRun(rec *session.Session, sc Scope, hello shimwire.Message, shim session.Process) {
 	def := s.Agents[rec.Agent]
-	rec.Apply(session.RunAsked{
-		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: hello.Started,
+	rec.Apply(session.RunBegun{
+		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name,
+		Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: hello.Started,
 	})
 	rec.Apply(session.AgentStarted{
-		Run: hello.RunID, Shim: shim, Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
+		Run: hello.RunID, Shim: shim,
+		Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
 	})
 }
 
-// speaker returns what the shim in a session's runtime directory says of itself, and which process it is, if it and its agent are in the scope.
-func (s *Supervisor) speaker(sc Scope, id string) (hello shimwire.Message, shim session.Process, err error) {
-	hello, shim, err = s.greet(Target{ID: id, RuntimeDir: s.runtimeDir(id), Unit: sc.Name, ControlGroup: sc.ControlGroup})
+// identifyShim returns the Hello of the shim that listens in a session's runtime directory, and the
+// shim's process. It returns an error if the shim or its agent is outside of the scope.
+func (s *Supervisor) identifyShim(sc Scope, id string) (hello shimwire.Message, shim session.Process, err error) {
+	t := Target{ID: id, RuntimeDir: s.runtimeDir(id), Unit: sc.Name, ControlGroup: sc.ControlGroup}
+	hello, shim, err = s.readHello(t)
 	if err != nil {
 		return hello, shim, err
 	}
 	for _, pid := range []int{hello.ShimPID, hello.AgentPID} {
-		if group := s.World.ControlGroup(pid); sc.ControlGroup == "" || group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
+		group := s.Processes.ControlGroup(pid)
+		if sc.ControlGroup == "" || group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
 			return hello, shim, fmt.Errorf("its shim names process %d, which is in control group %q", pid, group)
 		}
 	}
 	return hello, shim, nil
 }
 
-// recall finds out from what the agent was executed with, if that is to be seen, which conversation it has: then it can be resumed as before.
-func (s *Supervisor) recall(rec *session.Session) {
+// detectGivenConversation detects the agent's conversation in its command line. If the command line
+// contains one, the session can be resumed as before its record was lost.
+func (s *Supervisor) detectGivenConversation(rec *session.Session) {
 	def := s.Agents[rec.Agent]
 	id := def.FindConversation(rec.Command, s.specifiers(rec))
 	if id == "" {
 		return
 	}
 	rec.Defined = true
-	rec.Apply(session.Conversed{Run: rec.Run.ID, ID: id, From: session.Given, Resume: s.resumeCommand(rec, id), At: rec.Run.Asked})
+	rec.Apply(session.ConversationIdentified{
+		Run: rec.Run.ID, ID: id, From: session.Given, Resume: s.resumeCommand(rec, id), At: rec.Run.Requested,
+	})
 }
 
-// asText makes of what an agent shows of itself what can be kept in a record and told on a bus, which take UTF-8 alone. Bytes of the command that are none are
-// written as in a string of Go's, and the workspace is the nearest directory on its way that has such a name.
+// asText converts the command and the working directory of a running agent to UTF-8, as records and
+// the bus accept nothing else. An argument that is not UTF-8 is escaped as in a Go string. A
+// directory whose path is not UTF-8 is replaced by the nearest one above it whose path is.
 func asText(command []string, dir string) ([]string, string) {
 	text := make([]string, len(command))
 	for i, arg := range command {
@@ -174,13 +190,14 @@ func asText(command []string, dir string) ([]string, string) {
 	return text, dir
 }
 
-// whose returns the session and the agent that a scope's name tells of. Both may have a '-' in them: the session is the one that has a runtime directory with
-// a shim's socket in it.
-func (s *Supervisor) whose(unit string) (id, agent string, err error) {
-	name, begins := strings.CutPrefix(unit, "app-corral-")
-	name, ends := strings.CutSuffix(name, ".scope")
+// identifySession returns the id of the session and the name of the agent that the name of a scope
+// contains. Both may contain '-': the right session is the one whose runtime directory contains a
+// shim's socket.
+func (s *Supervisor) identifySession(unit string) (id, agent string, err error) {
+	name, hasPrefix := strings.CutPrefix(unit, "app-corral-")
+	name, hasSuffix := strings.CutSuffix(name, ".scope")
 	for i := range len(name) {
-		if !begins || !ends || name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
+		if !hasPrefix || !hasSuffix || name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(s.runtimeDir(name[i+1:]), shimSocket)); err != nil {
@@ -200,17 +217,18 @@ func (s *Supervisor) whose(unit string) (id, agent string, err error) {
 	return id, agent, nil
 }
 
-// helloTime is how long a shim may take to say who it is, before the daemon begins its work.
-const helloTime = time.Second
+// helloTimeout is how long a shim may take to send its Hello. The daemon starts to work only after
+// that.
+const helloTimeout = time.Second
 
-// greet connects to a shim and returns what it says of itself first.
-func (s *Supervisor) greet(t Target) (hello shimwire.Message, shim session.Process, err error) {
-	fd, shim, err := s.World.DialShim(t)
+// readHello connects to a shim and returns its first message, a credible Hello, and its process.
+func (s *Supervisor) readHello(t Target) (hello shimwire.Message, shim session.Process, err error) {
+	fd, shim, err := s.Terminals.DialShim(t)
 	if err != nil {
 		return hello, shim, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	limit := unix.NsecToTimeval(helloTime.Nanoseconds())
+	limit := unix.NsecToTimeval(helloTimeout.Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return hello, shim, err
 	}
@@ -223,7 +241,8 @@ func (s *Supervisor) greet(t Target) (hello shimwire.Message, shim session.Proce
 		return hello, shim, fmt.Errorf("its shim does not answer: %w", err)
 	}
 	hello, err = shimwire.ParseMessage(buf[:n])
-	if err == nil && (hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0 || !s.isTrue(hello, shim)) {
+	if err == nil && (hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0 ||
+		!s.isHelloCredible(hello, shim)) {
 		err = errors.New("its shim does not identify itself")
 	}
 	return hello, shim, err

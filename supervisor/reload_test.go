@@ -12,7 +12,8 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// TestReload_SetsTheDetachKeyOfFewSessionsAtATime: each costs a tmux command. The last configuration counts, also for those whose turn comes late.
+// TestReload_SetsTheDetachKeyOfFewSessionsAtATime: each session costs a tmux command. Sessions that
+// wait get the key of the last configuration only.
 func TestReload_SetsTheDetachKeyOfFewSessionsAtATime(t *testing.T) {
 	supervise(t, func(b *bed) {
 		const sessions = 20
@@ -20,7 +21,7 @@ func TestReload_SetsTheDetachKeyOfFewSessionsAtATime(t *testing.T) {
 			b.start(fmt.Sprintf("s%d", n))
 		}
 		next := make(chan struct{})
-		b.world.keySet = func() { <-next }
+		b.system.keySet = func() { <-next }
 		reload := func(key string) {
 			conf := config.Default()
 			conf.DetachKey = key
@@ -28,7 +29,7 @@ func TestReload_SetsTheDetachKeyOfFewSessionsAtATime(t *testing.T) {
 			synctest.Wait()
 		}
 		count := func(key string) (n int) {
-			for _, line := range b.heard() {
+			for _, line := range b.takeTrace() {
 				if strings.HasPrefix(line, "0s set the detach key of ") && strings.HasSuffix(line, ": "+key) {
 					n++
 				}

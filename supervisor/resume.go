@@ -6,111 +6,85 @@ import (
 	"sync"
 	"time"
 
-	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// resumesAtATime bounds how many sessions ResumeAll brings back at the same time: each is a program that starts up.
-const resumesAtATime = 4
+// maxResumes limits how many sessions ResumeAll resumes at the same time: each of them starts a
+// program.
+const maxResumes = 4
 
-// Resume goes on where the session's last run ended. A stale one, whose agent lives, gets a new tmux session around the same process; where only
-// leftovers of its agent are there, a new run begins in the scope that they are in. Any other gets a new run with the agent's ResumeCommand, or
-// Command where it has none, or no conversation was saved yet. It returns when it runs. Errors: NoSuchSession, InvalidState, NotResumable, WorkspaceMissing,
-// WorkspaceBusy, ConversationBusy, StartFailed, TmuxFailed, ShuttingDown.
+// Resume continues where the session's last run ended. If a stale session's agent is alive, it gets
+// a new tmux session around the same process. If only leftover processes of the agent exist, a new
+// run begins in their scope. Any other session gets a new run with the agent's ResumeCommand=, or
+// with Command= if there is none, or if no conversation was saved yet. Resume returns once the
+// session runs. Errors: NoSuchSession, InvalidState, NotResumable, WorkspaceMissing, WorkspaceBusy,
+// ConversationBusy, StartFailed, TmuxFailed, ShuttingDown.
 func (s *Supervisor) Resume(ctx context.Context, id string) error { return s.resumeBy(ctx, id, nil) }
 
-// resumeBy is Resume by a caller whose environment came along.
+// resumeBy is Resume with the environment of the caller, nil if it is unknown.
 func (s *Supervisor) resumeBy(ctx context.Context, id string, caller []string) error {
-	if err := s.settled(ctx, id); err != nil {
+	if err := s.awaitDetection(ctx, id); err != nil {
 		return err
 	}
-	w, err := s.wayIn(ctx, id, startable)
+	workspace, err := s.resolveExclusive(ctx, id, checkStartable)
 	if err != nil {
 		return err
 	}
-	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := s.mayBegin(); err != nil {
+	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		if err := s.checkNotShuttingDown(); err != nil {
 			return nil, err
 		}
 		r := e.rec.Run
 		if r == nil && e.rec.Archived.IsZero() {
 			return nil, refuse(NotResumable, "session %q has never run: there is nothing to resume", id)
 		}
-		switch stale := e.rec.Stale() && e.run.stage == notEnding; {
-		case stale && e.run.joining:
+		switch stale := e.rec.Stale() && !e.pending.Ending(); {
+		case stale && e.pending.Phase == session.Rejoin:
 			return nil, refuse(InvalidState, "session %q is being resumed", id)
 		case stale && e.rec.Frozen:
 			return nil, refuse(InvalidState, "session %q is frozen: thaw it first", id)
 		case stale && r.AgentAlive():
-			return s.rejoin(e), nil
+			return s.request(e, func(reply session.ReplyID) session.Event {
+				return session.RejoinRequested{Reply: reply}
+			}), nil
 		case stale && e.rec.View().State == session.Orphaned:
 			return nil, refuse(WorkspaceMissing, "workspace %q is gone", e.rec.WorkingDirectory)
 		case stale:
-			s.begin(e, true, caller, &Into{r.InvocationID, r.ControlGroup, r.Agent})
-			return s.wait(e, started, s.startError), nil
+			return s.beginRun(e, session.OpResume, true, claim{caller: caller}), nil
 		}
-		if err := s.mayStart(e, true, w); err != nil {
+		if err := s.checkCanStart(e, true, workspace); err != nil {
 			return nil, err
 		}
-		return s.replace(e, true, caller, w), nil
+		return s.beginRun(e, session.OpResume, false, claim{resolution: workspace, caller: caller}), nil
 	})
 }
 
-// rejoin has a new tmux session show the agent that lives.
-func (s *Supervisor) rejoin(e *entry) <-chan error {
-	e.run.joining = true
-	reply := make(chan error, 1)
-	t, plan := s.target(e), s.plan(e, false)
-	s.effect(e, func() {
-		failpoint.Hit("rejoin.asked")
-		err := s.World.Rejoin(s.ctx, t, plan, func(ev session.Event) { s.event(e, ev) })
-		s.post(func() {
-			e.run.joining = false
-			s.after = append(s.after, func() {
-				if err != nil {
-					err = refuse(TmuxFailed, "cannot resume %q: %v", t.ID, err)
-				}
-				reply <- err
-			})
-		})
-	})
-	return reply
-}
-
-// Suspend ends the session politely, to be resumed. It returns when the scope is empty. Errors: NoSuchSession, InvalidState.
+// Suspend stops the session so that it can be resumed. It returns once the scope is empty. Errors:
+// NoSuchSession, InvalidState.
 func (s *Supervisor) Suspend(ctx context.Context, id string) error {
-	return s.with(ctx, id, func(e *entry) (<-chan error, error) { return s.suspend(e, "") })
+	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) { return s.suspend(e, "") })
 }
 
-// suspend begins to suspend the session, on the loop. It returns where it will be told how that went.
+// suspend begins to suspend the session. It returns a channel that receives the result. It is
+// called on the event loop.
 func (s *Supervisor) suspend(e *entry, why string) (<-chan error, error) {
-	if e.rec.Run.Ended() || e.rec.Run.Intent == session.Stop {
-		return nil, notIn(e.rec.ID, e.rec.View().State)
+	if !e.rec.Can(e.pending, session.OpSuspend, false) {
+		return nil, refuseIn(e.rec.ID, e.rec.View().State)
 	}
-	s.ask(e, session.Suspend, why)
-	s.end(e, 0)
-	return s.wait(e, runGone(e), suspendError), nil
+	return s.request(e, func(reply session.ReplyID) session.Event {
+		return session.EndRequested{Op: session.OpSuspend, Why: why, Reply: reply}
+	}), nil
 }
 
-// suspendError tells what became of a session that was to be suspended: its agent may have ended by itself just before, and somebody else may have had another
-// wish meanwhile.
-func suspendError(e *entry) error {
-	switch state := e.rec.View().State; {
-	case e.removed || e.leaving:
-		return refuse(InvalidState, "session %q was removed meanwhile", e.rec.ID)
-	case state != session.Suspended:
-		return notIn(e.rec.ID, state)
-	}
-	return nil
-}
-
-// SuspendAll suspends every session whose agent lives, all at the same time, and returns their ids once their scopes are empty.
+// SuspendAll suspends all sessions whose agents are alive, at the same time, and returns their ids
+// once their scopes are empty.
 func (s *Supervisor) SuspendAll(ctx context.Context) ([]string, error) {
 	return s.suspendAll(ctx, "", func() {})
 }
 
-// suspendAll is SuspendAll, with something that is done on the loop before. All sessions are asked by one function on the loop: they are saved together, at the
-// cost of about one sync, and none is asked before all are saved.
+// suspendAll is SuspendAll, but first calls before on the event loop. One function on the loop
+// decides all suspensions: the sessions are saved together, which costs about as much as one sync,
+// and no agent is signaled before all are saved.
 func (s *Supervisor) suspendAll(ctx context.Context, why string, before func()) ([]string, error) {
 	var ids []string
 	var replies []<-chan error
@@ -128,70 +102,78 @@ func (s *Supervisor) suspendAll(ctx context.Context, why string, before func()) 
 	accepted(ctx)
 	errs := make([]error, len(ids))
 	for i, reply := range replies {
-		errs[i] = s.await(ctx, reply)
+		errs[i] = s.awaitReply(ctx, reply)
 	}
-	return succeeded(ids, errs)
+	return succeededIDs(ids, errs)
 }
 
-// ResumeAll resumes every suspended session, the oldest first and a few at a time, and returns the ids of those that run. One that fails does not
-// stop the others: its state says why. Errors: ShuttingDown.
+// ResumeAll resumes all suspended sessions, a few at the same time, the oldest first, and returns
+// the ids of those that run. It continues if a session cannot be resumed: that session's state
+// contains the reason. Errors: ShuttingDown.
 func (s *Supervisor) ResumeAll(ctx context.Context) ([]string, error) {
 	var ids []string
 	var refused error
 	err := s.do(func() {
-		refused = s.mayBegin()
-		ids = s.idsOf(func(e *entry) bool { return e.rec.View().State == session.Suspended })
+		refused = s.checkNotShuttingDown()
+		ids = s.idsOnLoop(func(e *entry) bool { return e.rec.View().State == session.Suspended })
 	})
 	if err = errors.Join(err, refused); err != nil {
 		return nil, err
 	}
-	return s.eachOf(ctx, ids, resumesAtATime, s.Resume)
+	return s.forEachID(ctx, ids, maxResumes, s.Resume)
 }
 
-func (s *Supervisor) idsWhere(is func(*entry) bool) (ids []string, err error) {
-	err = s.do(func() { ids = s.idsOf(is) })
+// idsWhere returns the ids of the sessions for which matches returns true, the oldest first.
+func (s *Supervisor) idsWhere(matches func(*entry) bool) (ids []string, err error) {
+	err = s.do(func() { ids = s.idsOnLoop(matches) })
 	return ids, err
 }
 
-// idsOf is idsWhere on the loop.
-func (s *Supervisor) idsOf(is func(*entry) bool) (ids []string) {
+// idsOnLoop is idsWhere for callers on the event loop.
+func (s *Supervisor) idsOnLoop(matches func(*entry) bool) (ids []string) {
 	for _, e := range s.sorted() {
-		if is(e) {
+		if matches(e) {
 			ids = append(ids, e.rec.ID)
 		}
 	}
 	return ids
 }
 
-// letInTime is how long those that come after a session wait until it has been let in, such as for a workspace that does not answer.
-const letInTime = time.Second
+// acceptTimeout limits how long forEachID waits until the operation on one session is accepted
+// before it begins with the next one: for example, a file system with a workspace may not respond.
+const acceptTimeout = time.Second
 
-// eachOf calls f for every id, most of them at a time, and returns those for which it succeeded, in their order, which is that in which they are let in too: of
-// two that want one thing the first gets it. Errors: those of succeeded.
-func (s *Supervisor) eachOf(ctx context.Context, ids []string, most int, f func(context.Context, string) error) ([]string, error) {
+// forEachID calls f for every id, at most limit of them at the same time, and returns the ids for
+// which f succeeded, in their order. The operations are also accepted in this order: of two
+// sessions that need the same workspace or conversation, the first one gets it. Errors: those of
+// succeededIDs.
+func (s *Supervisor) forEachID(
+	ctx context.Context, ids []string, limit int, f func(context.Context, string) error,
+) ([]string, error) {
 	errs := make([]error, len(ids))
-	slots := make(chan struct{}, max(most, 1))
+	slots := make(chan struct{}, max(limit, 1))
 	var all sync.WaitGroup
 	for i, id := range ids {
 		slots <- struct{}{}
-		in := make(chan struct{})
-		letIn := sync.OnceFunc(func() { close(in) })
-		late := s.AfterFunc(letInTime, letIn)
+		accepted := make(chan struct{})
+		accept := sync.OnceFunc(func() { close(accepted) })
+		timer := s.AfterFunc(acceptTimeout, accept)
 		all.Go(func() {
-			errs[i] = f(WhenAccepted(ctx, letIn), id)
-			letIn()
+			errs[i] = f(WhenAccepted(ctx, accept), id)
+			accept()
 			<-slots
 		})
-		<-in
-		late.Stop()
+		<-accepted
+		timer.Stop()
 	}
 	all.Wait()
-	return succeeded(ids, errs)
+	return succeededIDs(ids, errs)
 }
 
-// succeeded returns the ids without an error. A session that is not as it was any more is none of the caller's trouble; that the time is over, or the daemon
-// going, is.
-func succeeded(ids []string, errs []error) ([]string, error) {
+// succeededIDs returns the ids whose operations have succeeded. It ignores errors of sessions whose
+// state has changed meanwhile; it returns the error that the time was over, or that the daemon
+// exits.
+func succeededIDs(ids []string, errs []error) ([]string, error) {
 	done := []string{}
 	var failed error
 	for i, id := range ids {

@@ -9,9 +9,12 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// retention returns how long a session in this state is kept, and since when that counts: the time by the wall clock, and the boot of it. It is config.Infinity
-// for one that is wanted, never ran, lives or is archived.
-func (s *Supervisor) retention(rec *session.Session, state session.State) (keep time.Duration, since time.Time, on session.Boot) {
+// retention returns how long a session in this state is kept, and the time from which this counts,
+// by the wall clock, with the boot of that time. Keep is config.Infinity for a session that is
+// wanted, never ran, lives or is archived.
+func (s *Supervisor) retention(
+	rec *session.Session, state session.State,
+) (keep time.Duration, since time.Time, on session.Boot) {
 	times := s.Config.Retention
 	keep, since, on = config.Infinity, rec.StateChanged, rec.ChangedOn
 	switch {
@@ -29,15 +32,16 @@ func (s *Supervisor) retention(rec *session.Session, state session.State) (keep 
 	case state == session.Stopped:
 		keep = times.Stopped
 	}
-	if rec.Released.After(since) { // it was wanted until then
+	if rec.Released.After(since) { // the session was wanted until then
 		since, on = rec.Released, rec.ReleasedOn
 	}
 	return keep, since, on
 }
 
-// expires returns when the session has outlived its retention time, by the wall clock: zero if it never does. What has become of it on this boot is kept
-// for as long as it should be, also where the clock was set meanwhile.
-func (s *Supervisor) expires(rec *session.Session, state session.State) time.Time {
+// expiresAt returns when the session's retention time ends, by the wall clock; zero if never. If
+// the retention time began on this boot, it has its full length even if the clock was set
+// meanwhile.
+func (s *Supervisor) expiresAt(rec *session.Session, state session.State) time.Time {
 	keep, since, on := s.retention(rec, state)
 	if keep == config.Infinity {
 		return time.Time{}
@@ -51,125 +55,136 @@ func (s *Supervisor) expires(rec *session.Session, state session.State) time.Tim
 	return at
 }
 
-// clockWasSet tells whether the clock was set by somebody, or only kept in step with the network's, as it always is.
+// clockWasSet reports whether such a change of the clock's offset means that the clock was set.
+// Smaller changes are the usual corrections by network time.
 func clockWasSet(by time.Duration) bool { return by.Abs() >= time.Minute }
 
-// lookAtClock notes what the clock says of this boot. A clock that turns out to have been set may be set again soon.
-func (s *Supervisor) lookAtClock() {
+// checkClock computes from the wall clock when this boot began, and thereby detects that the clock
+// was set. Such a clock may be set again soon: see clockTrustDelay.
+func (s *Supervisor) checkClock() {
 	now := time.Now()
 	began := now.Round(0).Add(-s.SinceBoot())
 	if !clockWasSet(began.Sub(s.boot.Began)) {
 		s.boot.Began = began
 		return
 	}
-	s.boot, s.clockSince = session.Boot{ID: s.BootID, Began: began}, now.Round(0)
+	s.boot, s.clockSetAt = session.Boot{ID: s.BootID, Began: began}, now.Round(0)
 	for _, e := range s.sessions {
-		if !e.shown.expiry().IsZero() {
-			s.touch(e) // it is announced anew
+		if !e.published.expiry().IsZero() {
+			s.markDirty(e) // its new time of expiry is published
 		}
 	}
-	s.rearm = true
+	s.alarmStale = true
 }
 
-// trustAfter is how long what is found to have expired is kept all the same once the daemon has started or the clock was set: a machine without a battery for its
-// clock, or with one that was set wrong, is put right within minutes, when there is a network.
-const trustAfter = 10 * time.Minute
+// clockTrustDelay is how long expired sessions are kept after the daemon has started or the clock
+// was set. The clock of a machine without a battery for it, or one that was set to a wrong time, is
+// corrected within minutes when there is a network.
+const clockTrustDelay = 10 * time.Minute
 
-// Clean removes what has outlived its retention time, with what is left in its scope, and returns the ids. A workspace is never touched.
+// Clean removes the sessions whose retention time has ended, with leftover processes in their
+// scopes, and returns their ids. It never touches a workspace.
 func (s *Supervisor) Clean(ctx context.Context) ([]string, error) {
-	return s.clean(ctx, time.Now(), func(e *entry) time.Time { return e.shown.expiry() })
+	return s.clean(ctx, time.Now(), func(e *entry) time.Time { return e.published.expiry() })
 }
 
-// clean removes the sessions whose time, by at, has come by now. systemd is asked first which of
-// them are still wanted: if it does not answer none is removed.
+// clean removes the sessions for which at returns a time that is not after now. First it asks
+// systemd which of them a unit still starts: if systemd does not answer, none is removed.
 func (s *Supervisor) clean(ctx context.Context, now time.Time, at func(*entry) time.Time) ([]string, error) {
 	due, err := s.idsWhere(func(e *entry) bool { return isDue(at(e), now) })
 	if err != nil || len(due) == 0 {
 		return nil, err
 	}
-	if err := s.lookAtUnits(ctx); err != nil {
+	if err := s.refreshPulledIn(ctx); err != nil {
 		return nil, err
 	}
 	ids, err := s.idsWhere(func(e *entry) bool { return isDue(at(e), now) && !e.rec.Wanted() })
 	if err != nil {
 		return nil, err
 	}
-	return s.eachOf(ctx, ids, len(ids), func(ctx context.Context, id string) error { return s.Remove(ctx, id, false) })
+	return s.forEachID(ctx, ids, len(ids), func(ctx context.Context, id string) error { return s.Remove(ctx, id, false) })
 }
 
-// lookAtUnits asks systemd which sessions a timer or another unit starts: when the daemon starts, after each reload of the user manager, which enabling and
-// disabling a unit brings about, when a session begins to have a time at which it expires, and before any is removed.
-func (s *Supervisor) lookAtUnits(ctx context.Context) error {
-	ids, err := s.World.PulledIn(ctx)
+// refreshPulledIn asks systemd which sessions a timer or another unit starts. It is called when the
+// daemon starts, after each reload of the user manager (enabling or disabling a unit causes one),
+// when a session begins to have a time of expiry, and before any session is removed.
+func (s *Supervisor) refreshPulledIn(ctx context.Context) error {
+	ids, err := s.Systemd.PulledIn(ctx)
 	if err != nil {
 		return err
 	}
-	return s.do(func() { s.pulledIn(ids) })
+	return s.do(func() { s.setPulledIn(ids) })
 }
 
-// pulledIn takes note of the sessions that a unit starts. The others are not, or not any more.
-func (s *Supervisor) pulledIn(ids []string) {
+// setPulledIn records which sessions a unit starts: those with these ids, and no others.
+func (s *Supervisor) setPulledIn(ids []string) {
 	for _, e := range s.sessions {
 		if pulled := slices.Contains(ids, e.rec.ID); pulled != e.rec.PulledIn {
-			s.want(e, func() { e.rec.PulledIn = pulled })
+			s.changeWanted(e, func() { e.rec.PulledIn = pulled })
 		}
 	}
 }
 
-// want changes whether a session is wanted. One that is not any more is kept for as long as if it had ended just now.
-func (s *Supervisor) want(e *entry, change func()) {
+// changeWanted calls change, which may change whether the session is wanted. A session that is not
+// wanted any more is kept for as long as if it had ended now.
+func (s *Supervisor) changeWanted(e *entry, change func()) {
 	before := e.rec.Wanted()
 	change()
 	if before && !e.rec.Wanted() {
-		s.lookAtClock()
+		s.checkClock()
 		e.rec.Released, e.rec.ReleasedOn = time.Now(), s.boot
 	}
 	e.unsaved = true
-	s.touch(e)
+	s.markDirty(e)
 }
 
-// lookAtUnitsSoon does so outside of the loop, once for all that ask for it meanwhile. What is not learned now is learned the next time.
-func (s *Supervisor) lookAtUnitsSoon() {
-	if s.askingUnits {
-		s.askUnitsAgain = true
+// refreshPulledInSoon calls refreshPulledIn on another goroutine. If it is called while such a
+// query is running, one more query follows. An error is ignored: there is another query before a
+// session is removed.
+func (s *Supervisor) refreshPulledInSoon() {
+	if s.refreshingPulledIn {
+		s.refreshPulledInAgain = true
 		return
 	}
-	s.askingUnits = true
+	s.refreshingPulledIn = true
 	go func() {
-		ctx, cancel := s.AfterFunc.Context(s.ctx, startTimeout)
+		ctx, cancel := s.AfterFunc.Context(s.ctx, systemdTimeout)
 		defer cancel()
-		_ = s.lookAtUnits(ctx)
+		_ = s.refreshPulledIn(ctx)
 		s.post(func() {
-			again := s.askUnitsAgain
-			s.askingUnits, s.askUnitsAgain = false, false
+			again := s.refreshPulledInAgain
+			s.refreshingPulledIn, s.refreshPulledInAgain = false, false
 			if again {
-				s.lookAtUnitsSoon()
+				s.refreshPulledInSoon()
 			}
 		})
 	}()
 }
 
-// showExpiry follows from a session's new time of expiry: the alarm may have to be set anew, and a session that begins to have such a time may be one that a unit
+// expiryChanged is called with the old and the new time of expiry of a session. The alarm may have
+// to be set to another time, and a session that begins to have such a time may be one that a unit
 // starts.
-func (s *Supervisor) showExpiry(before, now time.Time) {
+func (s *Supervisor) expiryChanged(before, now time.Time) {
 	if before.Equal(now) {
 		return
 	}
-	s.rearm = true
-	s.unitsUnsure = s.unitsUnsure || before.IsZero() && s.running
+	s.alarmStale = true
+	s.pulledInUnknown = s.pulledInUnknown || before.IsZero() && s.loopStarted
 }
 
+// isDue reports whether the time at, zero for never, has come at the time now.
 func isDue(at, now time.Time) bool { return !at.IsZero() && !at.After(now.Round(0)) }
 
-// removal returns when the session is to be removed without anybody asking for it, zero for never: when it has expired, by a clock that can be trusted.
-func (s *Supervisor) removal(e *entry) time.Time {
-	at := e.shown.expiry()
+// removalTime returns when the daemon removes the session, zero for never: when the session has
+// expired and the clock can be trusted.
+func (s *Supervisor) removalTime(e *entry) time.Time {
+	at := e.published.expiry()
 	if at.IsZero() {
 		return at
 	}
-	keep, _, _ := s.retention(e.rec, session.State(e.shown.State))
-	trusted := s.clockSince.Add(min(trustAfter, keep))
-	for _, later := range []time.Time{trusted, e.removeAgain} {
+	keep, _, _ := s.retention(e.rec, session.State(e.published.State))
+	trusted := s.clockSetAt.Add(min(clockTrustDelay, keep))
+	for _, later := range []time.Time{trusted, e.removeNotBefore} {
 		if at.Before(later) {
 			at = later
 		}
@@ -177,7 +192,7 @@ func (s *Supervisor) removal(e *entry) time.Time {
 	return at
 }
 
-// earlier returns the earlier of two times of which zero stands for never.
+// earlier returns the earlier of two times. A zero time means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -185,6 +200,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// expiry returns Expires, or zero if there is no snapshot.
 func (n *Snapshot) expiry() time.Time {
 	if n == nil {
 		return time.Time{}
@@ -192,51 +208,56 @@ func (n *Snapshot) expiry() time.Time {
 	return n.Expires
 }
 
-// alarmPrecision is how far the alarm may be from what it is for: two clocks were not read at the same moment. One that goes off too early is set again.
+// alarmPrecision is how much the alarm may differ from the time that it is for: that time is
+// computed from two clocks, which are not read at the same moment. An alarm that goes off too early
+// is set again.
 const alarmPrecision = time.Millisecond
 
-// armExpiry sets the alarm for the session that is to be removed next, or will have been idle for too long. The alarm is the wall clock's: it goes off after
-// a sleep, and when the clock is set.
-func (s *Supervisor) armExpiry() {
+// armAlarm sets the alarm to the time when the next session has to be removed, or suspended because
+// it was idle for too long. The alarm is a timer of the wall clock: it also goes off after the
+// machine was suspended, and when the clock is set.
+func (s *Supervisor) armAlarm() {
 	var next time.Time
 	for _, e := range s.sessions {
-		if at := earlier(s.removal(e), s.suspension(e)); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+		if at := earlier(s.removalTime(e), s.suspendTime(e)); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
-	if next.IsZero() != s.nextExpiry.IsZero() || next.Sub(s.nextExpiry).Abs() > alarmPrecision {
-		s.nextExpiry = next
-		if s.Alarm != nil {
-			s.Alarm(next)
+	if next.IsZero() != s.alarmTime.IsZero() || next.Sub(s.alarmTime).Abs() > alarmPrecision {
+		s.alarmTime = next
+		if s.SetAlarm != nil {
+			s.SetAlarm(next)
 		}
 	}
 }
 
-// AlarmRang is told that the alarm has gone off, that the clock was set, or that the machine has slept and woken.
+// AlarmRang is called when the alarm has gone off, when the clock was set, and when the machine was
+// resumed from sleep.
 func (s *Supervisor) AlarmRang() {
 	s.post(func() {
-		s.nextExpiry = time.Time{}
-		s.lookAtClock()
+		s.alarmTime = time.Time{}
+		s.checkClock()
 		s.suspendIdle()
 		now := time.Now()
 		go func() {
-			if ids, err := s.clean(s.ctx, now, s.removal); err == nil && len(ids) > 0 {
+			if ids, err := s.clean(s.ctx, now, s.removalTime); err == nil && len(ids) > 0 {
 				s.Log.Info("removed sessions whose retention time has passed", "sessions", ids)
 			}
 			s.post(func() {
-				s.removeLater(now)
-				s.armExpiry()
+				s.postponeRemovals(now)
+				s.armAlarm()
 			})
 		}()
 	})
 }
 
-// removeLater postpones the removal of the sessions that were due at tried and could not be removed:
-// a disk that refuses it does so again. A session that became due meanwhile was not tried.
-func (s *Supervisor) removeLater(tried time.Time) {
+// postponeRemovals postpones the removal of the sessions that were due at the time tried and could
+// not be removed: the cause, such as a defective disk, probably persists. A session that has become
+// due since tried is not postponed.
+func (s *Supervisor) postponeRemovals(tried time.Time) {
 	for _, e := range s.sessions {
-		if !e.removed && isDue(s.removal(e), tried) {
-			e.removeAgain = time.Now().Round(0).Add(trustAfter)
+		if !e.removed && isDue(s.removalTime(e), tried) {
+			e.removeNotBefore = time.Now().Round(0).Add(clockTrustDelay)
 		}
 	}
 }

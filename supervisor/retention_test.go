@@ -18,17 +18,18 @@ const (
 	year = 365 * day
 )
 
-// alarmed is a supervisor with the alarm that it sets itself, by the bubble's clock.
-type alarmed struct {
+// expiryBed is a test bed whose alarm goes off at the time that the supervisor sets, by the clock
+// of the synctest bubble.
+type expiryBed struct {
 	*bed
-	at time.Time // what the alarm is set to; belongs to the loop
+	alarmAt time.Time // when the alarm goes off, zero for never; belongs to the event loop
 }
 
-// expiring runs f with a supervisor that has taken over these sessions.
-func expiring(t *testing.T, records func() []*session.Session, f func(a *alarmed)) {
+// superviseExpiring runs f with a supervisor that has adopted these sessions.
+func superviseExpiring(t *testing.T, records func() []*session.Session, f func(a *expiryBed)) {
 	synctest.Test(t, func(t *testing.T) {
-		a, saved := &alarmed{bed: newBed(t)}, records()
-		a.sup.Alarm = func(at time.Time) { a.at = at }
+		a, saved := &expiryBed{bed: newBed(t)}, records()
+		a.sup.SetAlarm = func(at time.Time) { a.alarmAt = at }
 		for _, rec := range saved {
 			require.NoError(t, a.records.Create(rec.ID))
 		}
@@ -41,281 +42,292 @@ func expiring(t *testing.T, records func() []*session.Session, f func(a *alarmed
 	})
 }
 
-// pass lets time go by.
-func (a *alarmed) pass(d time.Duration) {
+// advance waits for this time, and lets the alarm go off when it is due.
+func (a *expiryBed) advance(d time.Duration) {
 	for end := time.Now().Add(d); ; {
 		var at time.Time
-		require.NoError(a.t, a.sup.do(func() { at = a.at }))
+		require.NoError(a.t, a.sup.do(func() { at = a.alarmAt }))
 		if at.IsZero() || at.After(end) {
 			<-time.After(time.Until(end))
 			return
 		}
 		<-time.After(time.Until(at))
-		require.NoError(a.t, a.sup.do(func() { a.at = time.Time{} })) // it goes off once
-		a.rings()
+		require.NoError(a.t, a.sup.do(func() { a.alarmAt = time.Time{} })) // it goes off once
+		a.fireAlarm()
 	}
 }
 
-func (a *alarmed) rings() {
+func (a *expiryBed) fireAlarm() {
 	a.sup.AlarmRang()
 	synctest.Wait()
 }
 
 // setClock sets the clock forward.
-func (a *alarmed) setClock(by time.Duration) {
+func (a *expiryBed) setClock(by time.Duration) {
 	<-time.After(by)
-	a.bed.set += by
-	a.rings()
+	a.bed.clockOffset += by
+	a.fireAlarm()
 }
 
-// setBack has an hour go by in which the clock on the wall stands still, which is as good as setting it back at its end.
-func (a *alarmed) setBack() {
-	a.bed.set -= time.Hour
-	a.rings()
+// setClockBack simulates that an hour passes by the monotonic clock, but not by the wall clock: the
+// same as setting the wall clock back by an hour after that hour.
+func (a *expiryBed) setClockBack() {
+	a.bed.clockOffset -= time.Hour
+	a.fireAlarm()
 }
 
-func (a *alarmed) there(id string) bool {
+func (a *expiryBed) there(id string) bool {
 	synctest.Wait()
 	_, err := a.sup.Session(id)
 	return err == nil
 }
 
-// fails has a session that has just failed.
-func (a *alarmed) fails(id string) {
+// fail creates a session whose agent fails now.
+func (a *expiryBed) fail(id string) {
 	a.start(id)
 	a.exit(id, 3)
-	a.empty(id)
+	a.endScope(id)
 	synctest.Wait()
 }
 
-// failsSeen has a session that has just failed, and somebody sees it.
-func (a *alarmed) failsSeen(id string) {
+// failAndAcknowledge creates a session whose agent fails now, and acknowledges this.
+func (a *expiryBed) failAndAcknowledge(id string) {
 	a.t.Helper()
-	a.fails(id)
+	a.fail(id)
 	require.NoError(a.t, a.sup.Acknowledge(a.t.Context(), id))
 	synctest.Wait()
 }
 
-// keptFor holds that the session expires in so long, is there until then and is not there afterwards.
-func (a *alarmed) keptFor(id string, d time.Duration) {
+// assertKeptFor asserts that the session expires after this time, exists until then, and is removed
+// then.
+func (a *expiryBed) assertKeptFor(id string, d time.Duration) {
 	a.t.Helper()
 	assert.Equal(a.t, time.Now().Add(d).Unix(), a.expires(id).Unix())
-	a.pass(d - time.Second)
+	a.advance(d - time.Second)
 	assert.True(a.t, a.there(id))
-	a.pass(2 * time.Second)
+	a.advance(2 * time.Second)
 	assert.False(a.t, a.there(id))
 }
 
-func (a *alarmed) expires(id string) time.Time {
+func (a *expiryBed) expires(id string) time.Time {
 	a.t.Helper()
 	snap, err := a.sup.Session(id)
 	require.NoError(a.t, err)
 	return snap.Expires
 }
 
-// TestRetention_IsNotPostponedForASessionThatExpiresMeanwhile: it expires while another one is being
-// removed.
+// A session that expires while another one is being removed must be removed at its own time.
 func TestRetention_IsNotPostponedForASessionThatExpiresMeanwhile(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		a.world.clearing = 5 * time.Second
-		a.failsSeen("shop")
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		a.system.clearing = 5 * time.Second
+		a.failAndAcknowledge("shop")
 		<-time.After(time.Second)
-		a.failsSeen("site")
-		a.pass(day)
+		a.failAndAcknowledge("site")
+		a.advance(day)
 		<-time.After(10 * time.Second)
 		assert.False(t, a.there("shop"))
-		a.pass(time.Minute)
+		a.advance(time.Minute)
 		assert.False(t, a.there("site"))
 	})
 }
 
 func TestRetention_FailedIsKeptForADayAfterItWasSeen(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		a.fails("shop")
-		a.pass(3 * day)
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		a.fail("shop")
+		a.advance(3 * day)
 		require.NoError(t, a.sup.Acknowledge(a.t.Context(), "shop"))
 		synctest.Wait()
-		a.pass(time.Hour)
-		require.NoError(t, a.sup.Acknowledge(a.t.Context(), "shop"), "it was seen before")
+		a.advance(time.Hour)
+		require.NoError(t, a.sup.Acknowledge(a.t.Context(), "shop"), "a second time does not prolong the retention")
 		synctest.Wait()
-		a.keptFor("shop", day-time.Hour)
+		a.assertKeptFor("shop", day-time.Hour)
 	})
 }
 
 func TestRetention_FailedAndUnseenIsKeptForAWeek(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		a.fails("shop")
-		a.keptFor("shop", 7*day)
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		a.fail("shop")
+		a.assertKeptFor("shop", 7*day)
 	})
 }
 
-// TestRetention_UnseenIsNeverKeptForLess than what was seen: who configures a longer time for failed sessions means all of them.
+// A longer time that is configured for failed sessions applies also to those that were not
+// acknowledged.
 func TestRetention_UnseenIsNeverKeptForLess(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
+	superviseExpiring(t, nothing, func(a *expiryBed) {
 		require.NoError(t, a.sup.do(func() { a.sup.Config.Retention.Failed = 30 * day }))
-		a.fails("shop")
-		a.keptFor("shop", 30*day)
+		a.fail("shop")
+		a.assertKeptFor("shop", 30*day)
 	})
 }
 
-// TestRetention_ANewRunIsUnseen: what was seen of the run before it says nothing of this one.
+// The acknowledgement of one run does not apply to the next one.
 func TestRetention_ANewRunIsUnseen(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		a.failsSeen("shop")
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		a.failAndAcknowledge("shop")
 		require.NoError(t, a.sup.Start(a.t.Context(), "shop"))
 		synctest.Wait()
 		a.exit("shop", 3)
-		a.empty("shop")
-		a.keptFor("shop", 7*day)
+		a.endScope("shop")
+		a.assertKeptFor("shop", 7*day)
 	})
 }
 
-// TestRetention_ResumableIsKeptForThirtyDays, and what cannot be resumed for seven.
+// A suspended session that cannot be resumed is kept for seven days.
 func TestRetention_ResumableIsKeptForThirtyDays(t *testing.T) {
 	suspended := func() []*session.Session {
 		record := func(id string, resume []string) *session.Session {
 			return &session.Session{
-				ID: id, Agent: "command", Command: []string{"true"}, ResumeCommand: resume, WorkingDirectory: "/", State: session.Suspended, StateChanged: time.Now(),
+				ID: id, Agent: "command", Command: []string{"true"}, ResumeCommand: resume, WorkingDirectory: "/",
+				State: session.Suspended, StateChanged: time.Now(),
 				Run: &session.Run{ID: "r1", BootID: "last boot", Scope: session.ScopeGone, Intent: session.Suspend},
 			}
 		}
 		return []*session.Session{record("plain", nil), record("resumes", []string{"true"})}
 	}
-	expiring(t, suspended, func(a *alarmed) {
-		a.keptFor("plain", 7*day)
-		a.keptFor("resumes", 23*day-time.Second)
+	superviseExpiring(t, suspended, func(a *expiryBed) {
+		a.assertKeptFor("plain", 7*day)
+		a.assertKeptFor("resumes", 23*day-time.Second)
 	})
 }
 
-// TestRetention_WhatIsEnabledDoesNotExpire, and from the day on which it is not enabled any more it is kept as if it had ended then.
-func TestRetention_WhatIsEnabledDoesNotExpire(t *testing.T) {
+// A session that is disabled is kept from then on as if it had ended then.
+func TestRetention_EnabledSessionsDoNotExpire(t *testing.T) {
 	for _, how := range []string{"resume", "start"} {
-		expiring(t, nothing, func(a *alarmed) {
-			a.failsSeen("shop")
+		superviseExpiring(t, nothing, func(a *expiryBed) {
+			a.failAndAcknowledge("shop")
 			require.NoError(t, a.sup.SetOnLogin(a.t.Context(), "shop", how))
 			synctest.Wait()
 			assert.Zero(t, a.expires("shop"))
-			a.pass(year)
+			a.advance(year)
 			require.True(t, a.there("shop"))
 			require.NoError(t, a.sup.SetOnLogin(a.t.Context(), "shop", session.Ignore))
-			a.keptFor("shop", day)
+			a.assertKeptFor("shop", day)
 		})
 	}
 }
 
-// TestRetention_WhatAUnitStartsDoesNotExpire: systemd is asked when the session ends, when the user manager was reloaded, and before the session would be removed.
-func TestRetention_WhatAUnitStartsDoesNotExpire(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		a.world.pulledIn = []string{"nightly"}
-		a.failsSeen("nightly")
+// The daemon queries systemd when the session ends, after a reload of the user manager, and before
+// it would remove the session.
+func TestRetention_PulledInSessionsDoNotExpire(t *testing.T) {
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		a.system.pulledIn = []string{"nightly"}
+		a.failAndAcknowledge("nightly")
 		assert.Zero(t, a.expires("nightly"))
-		a.pass(year)
-		a.world.pulledIn = nil // the timer is disabled, for which the user manager is reloaded
+		a.advance(year)
+		a.system.pulledIn = nil // the timer is disabled, for which the user manager is reloaded
 		a.sup.Resync()
 		synctest.Wait()
 		assert.Equal(t, time.Now().Add(day).Unix(), a.expires("nightly").Unix())
-		a.world.pulledIn = []string{"nightly"} // a timer is started that is not enabled: nobody is told
-		a.pass(day + time.Second)
+		a.system.pulledIn = []string{"nightly"} // a timer was started without being enabled, which causes no event
+		a.advance(day + time.Second)
 		require.True(t, a.there("nightly"))
 		assert.Zero(t, a.expires("nightly"))
 	})
 }
 
-// TestRetention_WhatAUnitStartedIsKnownAfterARestart: the daemon's absence is no end of a timer, and one that was disabled meanwhile is no reason to remove the
-// session at once.
-func TestRetention_WhatAUnitStartedIsKnownAfterARestart(t *testing.T) {
+// Timers continue while the daemon is not running. If a timer was disabled meanwhile, the session
+// is not removed immediately.
+func TestRetention_RemembersPulledInSessions(t *testing.T) {
 	longAgo := func() []*session.Session {
-		records := failedLongAgo(30 * day)()
+		records := failedBefore(30 * day)()
 		records[0].PulledIn, records[0].SeenAt = true, time.Time{}
 		return records
 	}
-	expiring(t, longAgo, func(a *alarmed) { a.keptFor("shop", 7*day) })
+	superviseExpiring(t, longAgo, func(a *expiryBed) { a.assertKeptFor("shop", 7*day) })
 }
 
-// TestRetention_NothingIsRemovedUnasked: where systemd does not say which sessions its units start, none is removed, until it does.
-func TestRetention_NothingIsRemovedUnasked(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		a.world.pulledErr = errors.New("no systemd")
-		a.failsSeen("shop")
-		a.pass(2 * day)
+// As long as systemd does not report which sessions its units start, none is removed.
+func TestRetention_RemovesNothingWithoutSystemd(t *testing.T) {
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		a.system.pulledErr = errors.New("no systemd")
+		a.failAndAcknowledge("shop")
+		a.advance(2 * day)
 		require.True(t, a.there("shop"))
-		a.world.pulledErr = nil
-		a.pass(trustAfter)
+		a.system.pulledErr = nil
+		a.advance(clockTrustDelay)
 		assert.False(t, a.there("shop"))
 	})
 }
 
-// TestRetention_WhatNeverRanDoesNotExpire.
-func TestRetention_WhatNeverRanDoesNotExpire(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		_, err := a.sup.Create(a.t.Context(), "command", Spec{ID: "plan", Command: []string{"true"}, WorkingDirectory: a.home, NoStart: true})
+func TestRetention_SessionsThatNeverRanDoNotExpire(t *testing.T) {
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		_, err := a.sup.Create(a.t.Context(), "command",
+			Spec{ID: "plan", Command: []string{"true"}, WorkingDirectory: a.home, NoStart: true})
 		require.NoError(t, err)
 		assert.Zero(t, a.expires("plan"))
 	})
 }
 
-// TestTheClockIsSetForward by what had been wrong with it, as on a machine without a battery for its clock, once the network is there: what has just
-// failed is kept for as long as ever, and the time that is announced is one of the new clock.
-func TestTheClockIsSetForward(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		a.failsSeen("shop")
-		a.pass(time.Hour)
+// The clock of a machine without a battery for it is set forward once there is a network. A session
+// that has just failed is kept for as long as before, and the published time is one of the
+// corrected clock.
+func TestRetention_FollowsAClockThatIsSetForward(t *testing.T) {
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		a.failAndAcknowledge("shop")
+		a.advance(time.Hour)
 		a.setClock(3 * year)
 		assert.Equal(t, time.Now().Add(day-time.Hour).Unix(), a.expires("shop").Unix())
-		a.pass(day - time.Hour - time.Second)
+		a.advance(day - time.Hour - time.Second)
 		assert.True(t, a.there("shop"))
-		a.pass(2 * time.Second)
+		a.advance(2 * time.Second)
 		assert.False(t, a.there("shop"))
 	})
 }
 
-// TestTheClockIsSetBack: nothing is kept for longer either.
-func TestTheClockIsSetBack(t *testing.T) {
-	expiring(t, nothing, func(a *alarmed) {
-		a.failsSeen("shop")
-		a.setBack()
+// No session is kept for longer because of that.
+func TestRetention_FollowsAClockThatIsSetBack(t *testing.T) {
+	superviseExpiring(t, nothing, func(a *expiryBed) {
+		a.failAndAcknowledge("shop")
+		a.setClockBack()
 		assert.Equal(t, time.Now().Add(day-time.Hour).Unix(), a.expires("shop").Unix())
-		a.pass(day - time.Hour - time.Second)
+		a.advance(day - time.Hour - time.Second)
 		assert.True(t, a.there("shop"))
-		a.pass(2 * time.Second)
+		a.advance(2 * time.Second)
 		assert.False(t, a.there("shop"))
 	})
 }
 
-// failedLongAgo is a session that failed on an earlier boot.
-func failedLongAgo(ago time.Duration) func() []*session.Session {
+// failedBefore returns a session that failed on an earlier boot.
+func failedBefore(ago time.Duration) func() []*session.Session {
 	return func() []*session.Session {
 		at := time.Now().Add(-ago)
 		return []*session.Session{{
-			ID: "shop", Agent: "command", Command: []string{"true"}, WorkingDirectory: "/", State: session.Failed, StateChanged: at, Seen: session.Failed, SeenAt: at,
+			ID: "shop", Agent: "command", Command: []string{"true"}, WorkingDirectory: "/",
+			State: session.Failed, StateChanged: at, Seen: session.Failed, SeenAt: at,
 			ChangedOn: session.Boot{ID: "last boot", Began: at},
-			Run:       &session.Run{ID: "r1", BootID: "last boot", Scope: session.ScopeGone, StartError: "it cannot", StartEnded: at},
+			Run: &session.Run{
+				ID: "r1", BootID: "last boot", Scope: session.ScopeGone, StartError: "it cannot", StartEnded: at,
+			},
 		}}
 	}
 }
 
+// nothing returns no records.
 func nothing() []*session.Session { return nil }
 
-// TestTheClockIsYearsAhead: what has expired by it, and is of an earlier boot, is kept until somebody had the time to put the clock right.
-func TestTheClockIsYearsAhead(t *testing.T) {
-	expiring(t, failedLongAgo(time.Hour), func(a *alarmed) {
+// The clock is years ahead. A session of an earlier boot that has expired by this clock is kept
+// until there was time to correct the clock.
+func TestRetention_WaitsBeforeItTrustsANewClock(t *testing.T) {
+	superviseExpiring(t, failedBefore(time.Hour), func(a *expiryBed) {
 		a.setClock(3 * year)
-		a.pass(trustAfter - time.Second)
+		a.advance(clockTrustDelay - time.Second)
 		assert.True(t, a.there("shop"), "it is not trusted yet")
-		a.pass(2 * time.Second)
+		a.advance(2 * time.Second)
 		assert.False(t, a.there("shop"))
 	})
 }
 
-// TestWhatIsFoundToHaveExpired at the daemon's start is removed soon, and by Clean at once: that is somebody's wish.
-func TestWhatIsFoundToHaveExpired(t *testing.T) {
-	expiring(t, failedLongAgo(2*day), func(a *alarmed) {
-		a.pass(trustAfter - time.Second)
+// A session that has expired when the daemon starts is removed soon after that, and by Clean
+// immediately, because a user has requested it.
+func TestRetention_WaitsAfterTheDaemonHasStarted(t *testing.T) {
+	superviseExpiring(t, failedBefore(2*day), func(a *expiryBed) {
+		a.advance(clockTrustDelay - time.Second)
 		assert.True(t, a.there("shop"))
-		a.pass(2 * time.Second)
+		a.advance(2 * time.Second)
 		assert.False(t, a.there("shop"))
 	})
-	expiring(t, failedLongAgo(2*day), func(a *alarmed) {
+	superviseExpiring(t, failedBefore(2*day), func(a *expiryBed) {
 		ids, err := a.sup.Clean(a.t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []string{"shop"}, ids)

@@ -11,44 +11,46 @@ import (
 	"github.com/corrald/corral/internal/journal"
 )
 
-// save makes what has changed in these sessions durable. Of an exit that is recorded already, only that record is made sure of: it is told so much the
-// sooner, and saveExits saves the rest.
+// save makes the changes of these sessions durable. If all changes of a session follow from the
+// shim's record of an exit, save only makes that record durable, so that the exit is published
+// sooner; saveExits saves the session after that.
 func (s *Supervisor) save(entries []*entry) {
-	s.inParallel(entries, func(e *entry) error {
+	s.saveInParallel(entries, func(e *entry) error {
 		switch {
-		case e.stray && s.Records.KeepExit(e.rec.ID, *e.rec.Run.Exit) == nil && e.exited:
+		case e.exitInRuntimeDir && s.Records.KeepExit(e.rec.ID, *e.rec.Run.Exit) == nil && e.onlyExitUnsaved:
 			return nil
-		case !e.stray && e.exited:
+		case !e.exitInRuntimeDir && e.onlyExitUnsaved:
 			return s.Records.SyncExit(e.rec.ID)
 		}
 		return s.Records.Save(e.rec, s.Version)
 	}, func(e *entry, err error) {
-		e.unsaved, e.exited = e.exited || err != nil, e.exited && err == nil
-		if e.stray && err == nil {
-			e.stray = false
+		e.unsaved, e.onlyExitUnsaved = e.onlyExitUnsaved || err != nil, e.onlyExitUnsaved && err == nil
+		if e.exitInRuntimeDir && err == nil {
+			e.exitInRuntimeDir = false
 			_ = os.Remove(filepath.Join(s.runtimeDir(e.rec.ID), exitstatus.FileName))
 		}
 	})
 }
 
-// Settle returns once everything that has come in until now is applied, saved and published. What could not be saved before is tried again; that it fails
-// again is told as ever, and is no error here.
-func (s *Supervisor) Settle(ctx context.Context) error {
-	settled := make(chan struct{})
+// Flush returns once everything that the mailbox contains is applied, saved and published. It also
+// retries failed saves. If these fail again, they are reported as usual, but Flush returns no
+// error.
+func (s *Supervisor) Flush(ctx context.Context) error {
+	published := make(chan struct{})
 	err := s.do(func() {
 		for _, e := range s.sessions {
-			if savable(e) {
-				s.touch(e)
+			if canRetrySave(e) {
+				s.markDirty(e)
 			}
 		}
-		s.after = append(s.after, func() { close(settled) })
+		s.afterPublish = append(s.afterPublish, func() { close(published) })
 	})
 	if err != nil {
 		return err
 	}
 	select {
-	case <-settled:
-		return s.do(func() {}) // the turn is over, too
+	case <-published:
+		return s.do(func() {}) // wait for the end of that iteration
 	case <-s.done:
 		return ErrClosed
 	case <-ctx.Done():
@@ -56,35 +58,38 @@ func (s *Supervisor) Settle(ctx context.Context) error {
 	}
 }
 
-// giveUpUnsaved gives up the runs that were to begin in this turn and could not be saved: an agent of which no record knows would be lost with the daemon.
-func (s *Supervisor) giveUpUnsaved(entries []*entry) {
+// cancelUnsavedStarts cancels the starts of this iteration whose records could not be saved: an
+// agent that is in no record would be lost when the daemon exits.
+func (s *Supervisor) cancelUnsavedStarts(entries []*entry) {
 	for _, e := range entries {
-		if e.begun && e.unsaved && !e.removed {
-			e.held = slices.DeleteFunc(e.held, func(f effect) bool { return f.starts })
-			if e.run.making != nil {
-				e.run.making()
-				e.run.making = nil
+		starts := slices.ContainsFunc(e.held, func(q queueEntry) bool { return q.startsRun })
+		if starts && e.unsaved && !e.removed {
+			e.held = slices.DeleteFunc(e.held, func(q queueEntry) bool { return q.startsRun })
+			if e.run.cancelConversation != nil {
+				e.run.cancelConversation()
+				e.run.cancelConversation = nil
 			}
-			s.forgetCaller(e, e.rec.Run.ID)
-			s.startDone(e, e.rec.Run.ID, e.saveErr, e.into)
-			s.react(e)
-			s.stamp(e)
+			s.dropCallerEnvironment(e, e.rec.Run.ID)
+			s.startReturned(e, e.rec.Run.ID, e.saveErr)
+			s.updateWatches(e)
+			s.recordState(e)
 		}
-		e.begun = false
 	}
 }
 
-// saveExits saves the sessions whose exits others have been told of.
+// saveExits saves the sessions whose exits were published before their records were saved.
 func (s *Supervisor) saveExits(entries []*entry) {
-	exits := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !e.exited })
-	s.inParallel(exits, func(e *entry) error { return s.Records.Save(e.rec, s.Version) },
-		func(e *entry, err error) { e.unsaved, e.exited = err != nil, false })
+	exits := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !e.onlyExitUnsaved })
+	s.saveInParallel(exits, func(e *entry) error { return s.Records.Save(e.rec, s.Version) },
+		func(e *entry, err error) { e.unsaved, e.onlyExitUnsaved = err != nil, false })
 }
 
-// inParallel does something durable for those of the sessions that have changed, at the same time: a file system commits them together. What fails
-// is told in the journal and tried again, with the session's next change and by itself; supervision goes on.
-func (s *Supervisor) inParallel(entries []*entry, do func(*entry) error, done func(*entry, error)) {
-	const most = 16 // at a time
+// saveInParallel calls save for the unsaved sessions, for several at the same time: a file system
+// commits them together. It then calls done with each result, on the event loop. Failures are
+// logged and retried, with the session's next change and by a timer. Supervision continues
+// meanwhile.
+func (s *Supervisor) saveInParallel(entries []*entry, save func(*entry) error, done func(*entry, error)) {
+	const limit = 16
 	type result struct {
 		e   *entry
 		err error
@@ -96,11 +101,11 @@ func (s *Supervisor) inParallel(entries []*entry, do func(*entry) error, done fu
 		}
 	}
 	results := make(chan result, len(changed))
-	slots := make(chan struct{}, most)
+	slots := make(chan struct{}, limit)
 	for _, e := range changed {
 		slots <- struct{}{}
 		one := func() {
-			results <- result{e, do(e)}
+			results <- result{e, save(e)}
 			<-slots
 		}
 		if len(changed) == 1 {
@@ -112,22 +117,23 @@ func (s *Supervisor) inParallel(entries []*entry, do func(*entry) error, done fu
 	for range changed {
 		r := <-results
 		done(r.e, r.err)
-		s.noteSaved(r.e, r.err)
+		s.recordSaveResult(r.e, r.err)
 	}
 }
 
-// noteSaved keeps what has become of an attempt to save a session. The journal is told once of what goes wrong, and once that it is over.
-func (s *Supervisor) noteSaved(e *entry, err error) {
+// recordSaveResult stores the result of an attempt to save a session. It logs a failure, unless
+// the attempt before it has failed for the same reason, and the first success after a failure.
+func (s *Supervisor) recordSaveResult(e *entry, err error) {
 	if err == nil {
-		s.endFound(func(p Problem) bool { return p.UntilSaved && p.Session == e.rec.ID })
+		s.dropProblems(func(p Problem) bool { return p.UntilSaved && p.Session == e.rec.ID })
 	}
 	before := e.saveErr
-	if e.saveErr = err; sameCause(before, err) {
+	if e.saveErr = err; isSameError(before, err) {
 		return
 	}
-	s.unsure = true
+	s.problemsStale = true
 	if err != nil {
-		s.retryAfter = 0
+		s.retryDelay = 0
 		s.Log.Error("cannot save session", "session", e.rec.ID, "err", err, "message_id", journal.RecordNotSaved)
 	} else {
 		s.Log.Info("the session is saved again", "session", e.rec.ID, "message_id", journal.RecordSavedAgain)

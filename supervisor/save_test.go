@@ -12,8 +12,9 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// TestAStartThatCannotBeSaved is given up, and nothing else is: what was decided beside it is done.
-func TestAStartThatCannotBeSaved(t *testing.T) {
+// TestStart_ThatCannotBeSavedChangesNothingElse: the start is canceled, but other effects that were
+// decided in the same iteration are executed.
+func TestStart_ThatCannotBeSavedChangesNothingElse(t *testing.T) {
 	full := false
 	fill := func(b *bed, now bool) { require.NoError(b.t, b.sup.do(func() { full = now })) }
 	fails := func(string) error {
@@ -22,20 +23,20 @@ func TestAStartThatCannotBeSaved(t *testing.T) {
 		}
 		return nil
 	}
-	t.Run("the last words of the agent before are looked at", func(t *testing.T) {
+	t.Run("the conversation that the previous agent has printed is detected", func(t *testing.T) {
 		supervise(t, func(b *bed) {
 			b.records.fails, full = fails, false
-			b.talking()
+			b.withConversations()
 			require.NoError(t, b.create("reports", Spec{ID: "shop"}))
 			b.call("restart", func(ctx context.Context) error { return b.sup.Restart(ctx, "shop") })
-			b.exitUnseen("shop", 0)
+			b.exitWithoutEvent("shop", 0)
 			fill(b, true)
-			b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success") // of which it is heard before its exit is
-			assert.Contains(t, b.heard(), `0s restart: cannot start "shop": no space left on device`)
+			b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success") // reported before the exit of its agent
+			assert.Contains(t, b.takeTrace(), `0s restart: cannot start "shop": no space left on device`)
 			fill(b, false)
 			<-time.After(time.Hour)
 			b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "shop") })
-			assert.Contains(t, b.heard(), "3600s resume: ok")
+			assert.Contains(t, b.takeTrace(), "3600s resume: ok")
 		})
 	})
 	t.Run("a call is answered", func(t *testing.T) {
@@ -44,20 +45,20 @@ func TestAStartThatCannotBeSaved(t *testing.T) {
 			require.NoError(t, b.create("command", Spec{ID: "shop", Command: []string{"true"}, NoStart: true}))
 			fill(b, true)
 			reply := make(chan error, 1)
-			require.NoError(t, b.sup.do(func() { // as two calls do that come in one turn
+			require.NoError(t, b.sup.do(func() { // like two calls in one iteration
 				e := b.sup.sessions["shop"]
 				b.sup.setProperties(e, []session.Property{{Name: "TasksMax", Signature: "t", Value: "9"}}, reply)
-				b.sup.replace(e, false, nil, nil)
+				b.sup.beginRun(e, session.OpStart, false, claim{})
 			}))
 			select {
 			case err := <-reply:
 				require.NoError(t, err)
 			case <-time.After(time.Hour):
-				t.Error("it is not")
+				t.Error("the call is not answered")
 			}
 		})
 	})
-	t.Run("its scope ends later", func(t *testing.T) {
+	t.Run("the scope ends later", func(t *testing.T) {
 		supervise(t, func(b *bed) {
 			b.records.fails, full = fails, false
 			b.start("shop")
@@ -69,12 +70,12 @@ func TestAStartThatCannotBeSaved(t *testing.T) {
 			require.Equal(t, "stale", b.state("shop"))
 			fill(b, true)
 			b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "shop") })
-			assert.Contains(t, b.heard(), `0s resume: cannot start "shop": no space left on device`)
+			assert.Contains(t, b.takeTrace(), `0s resume: cannot start "shop": no space left on device`)
 			fill(b, false)
 			b.call("remove", func(ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) })
-			b.empty("shop")
+			b.endScope("shop")
 			<-time.After(time.Minute)
-			assert.Contains(t, b.heard(), "0s remove: ok")
+			assert.Contains(t, b.takeTrace(), "0s remove: ok")
 		})
 	})
 }

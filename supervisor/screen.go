@@ -15,7 +15,7 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Limits of what a client can ask of a session's terminal.
+// Limits of a client's request to a session's terminal.
 const (
 	maxInput   = 1 << 20 // bytes
 	maxKeys    = 1000
@@ -23,16 +23,20 @@ const (
 	maxLines   = 10000    // of history
 )
 
-// targetOf returns the session's run for something that is done with its terminal.
-// What more has to be so, and is to be known of it, the checks say.
-func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what string, checks ...func(*entry) error) (t Target, err error) {
+// targetOf returns the session's run for an effect on its terminal. It returns an error if isUsable
+// returns false for the run, or if one of the checks returns an error; checks run in the event loop
+// and may also copy facts of the session. The verb is for error messages: "send to". Errors:
+// NoSuchSession, InvalidState, those of the checks.
+func (s *Supervisor) targetOf(
+	id string, isUsable func(*session.Run) bool, verb string, checks ...func(*entry) error,
+) (t Target, err error) {
 	if e := s.do(func() {
 		var e *entry
 		if e, err = s.find(id); err != nil {
 			return
 		}
-		if r := e.rec.Run; r == nil || !usable(r) {
-			err = refuse(InvalidState, "cannot %s session %q: %s", what, id, stateClause(e.rec.View().State))
+		if r := e.rec.Run; r == nil || !isUsable(r) {
+			err = refuse(InvalidState, "cannot %s session %q: %s", verb, id, stateClause(e.rec.View().State))
 			return
 		}
 		for _, check := range checks {
@@ -47,78 +51,87 @@ func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what st
 	return t, err
 }
 
-// terminalOf is targetOf for what needs the session's terminal to answer: a frozen one does not.
-func (s *Supervisor) terminalOf(id string, usable func(*session.Run) bool, what string, checks ...func(*entry) error) (Target, error) {
-	t, err := s.targetOf(id, usable, what, checks...)
+// terminalOf is targetOf for an effect that needs an answer of the session's terminal: it returns
+// an error for a frozen session, whose terminal does not answer.
+func (s *Supervisor) terminalOf(
+	id string, isUsable func(*session.Run) bool, verb string, checks ...func(*entry) error,
+) (Target, error) {
+	t, err := s.targetOf(id, isUsable, verb, checks...)
 	if err == nil && t.Frozen {
-		err = refuse(InvalidState, "cannot %s session %q: it is frozen; thaw it first", what, id)
+		err = refuse(InvalidState, "cannot %s session %q: it is frozen; thaw it first", verb, id)
 	}
 	return t, err
 }
 
-func agentAlive(r *session.Run) bool { return r.AgentAlive() }
+func isAgentAlive(r *session.Run) bool { return r.AgentAlive() }
 
-func paneThere(r *session.Run) bool { return r.Tmux == session.Alive && r.Live() }
+func hasPane(r *session.Run) bool { return r.Tmux == session.Alive && r.Live() }
 
 // Input is how a text is sent.
 type Input struct {
-	Enter     bool // Enter is pressed after it
-	IfWaiting bool // only to an agent that waits for a person
-	Resume    bool // a suspended session is resumed first; it waits for whoever does that
+	Enter     bool // press Enter after the text
+	IfWaiting bool // send only to an agent that waits for a person
+	Resume    bool // resume a suspended session first, or wait until another caller has resumed it
 }
 
-// Send has the agent take a text as if it was typed, whole. A session that was suspended for being idle is resumed for it in any case. It returns once
-// the agent's terminal has taken it, and what the agent has asked for is answered by it. Errors: NoSuchSession, InvalidState, NotWaiting, OverLimit,
-// and those of Resume.
+// Send sends the whole text to the agent as if it was typed. A session that was suspended for being
+// idle is always resumed first. Send returns once the agent's terminal has accepted the text; a
+// request that the agent had made before is then answered. Errors: NoSuchSession, InvalidState,
+// NotWaiting, OverLimit, and those of Resume.
 func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error {
 	if len(text) > maxInput {
 		return refuse(OverLimit, "the text is too long: at most %d bytes are allowed", maxInput)
 	}
 	woken, err := s.wake(notYetAccepted(ctx), id, how.Resume)
 	if err == nil && woken {
-		err = s.calm(notYetAccepted(ctx), id)
+		err = s.waitForQuiet(notYetAccepted(ctx), id)
 	}
 	if err != nil {
 		return err
 	}
-	patience := s.patience(id)
+	timeout := s.sendTimeoutOf(id)
 	check := func(e *entry) error {
 		if how.IfWaiting && !woken {
-			return s.waits(e)
+			return s.checkWaiting(e)
 		}
 		return nil
 	}
-	return s.give(ctx, id, "send to", check, func(t Target) error {
-		ctx, cancel := s.AfterFunc.Context(ctx, patience)
+	return s.giveInput(ctx, id, "send to", check, func(t Target) error {
+		ctx, cancel := s.AfterFunc.Context(ctx, timeout)
 		defer cancel()
-		if err := s.World.Send(ctx, t, text, how.Enter); err != nil {
-			s.lostSocket(t, err)
+		if err := s.executeOn(ctx, t, session.TypeText{Text: text, Enter: how.Enter}); err != nil {
+			s.recoverSocket(t, err)
 			return refuse(InvalidState, "cannot send to session %q: %v", id, err)
 		}
 		return nil
 	})
 }
 
-// How long a text may take to be read by the agent: a program that does not read its terminal never takes it. One whose shim holds the text back until it takes
-// input (TypeAhead=no) has longer while it is young, and still less than the 25 s that most D-Bus clients wait for an answer.
+// How long the agent may take to read a text: a program that does not read its terminal never
+// accepts it. An agent whose shim holds input back until the agent can read it (TypeAhead=no) has
+// longer for a while after its start (startupTime), but less than the 25 s that most D-Bus clients
+// wait for an answer.
 const (
-	sendTime      = 10 * time.Second
-	firstSendTime = 20 * time.Second
-	young         = time.Minute
+	sendTimeout        = 10 * time.Second
+	startupSendTimeout = 20 * time.Second
+	startupTime        = time.Minute
 )
 
-func (s *Supervisor) patience(id string) time.Duration {
-	wait := sendTime
-	_ = s.do(func() { // what is wrong with it is told by who sends
-		if e, err := s.find(id); err == nil && s.Agents[e.rec.Agent].NoTypeAhead && e.rec.Run != nil && time.Since(e.rec.Run.Started) < young {
-			wait = firstSendTime
+// sendTimeoutOf returns how long the agent of the session may take to read a text.
+func (s *Supervisor) sendTimeoutOf(id string) time.Duration {
+	timeout := sendTimeout
+	_ = s.do(func() { // Send returns the error of a session that does not exist
+		e, err := s.find(id)
+		if err == nil && s.Agents[e.rec.Agent].NoTypeAhead && e.rec.Run != nil &&
+			time.Since(e.rec.Run.Started) < startupTime {
+			timeout = startupSendTimeout
 		}
 	})
-	return wait
+	return timeout
 }
 
-// Keys presses keys, by tmux's names, in order with the texts that are sent. A session whose tmux server has died gets them, too. Errors: NoSuchSession,
-// InvalidState, Invalid, OverLimit.
+// Keys presses keys, by tmux's names, in the order of calls of Keys and Send. This also works for a
+// session whose tmux server has died. Errors: NoSuchSession, InvalidState, Invalid, OverLimit.
 func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error {
 	if len(names) > maxKeys {
 		return refuse(OverLimit, "too many keys: at most %d can be sent at once", maxKeys)
@@ -131,69 +144,75 @@ func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error 
 		if len(names) == 0 {
 			return nil
 		}
-		ctx, cancel := s.AfterFunc.Context(ctx, keysTime(len(names)))
+		ctx, cancel := s.AfterFunc.Context(ctx, keysTimeout(len(names)))
 		defer cancel()
-		if err := s.World.Keys(ctx, t, names, nil); err != nil {
-			s.lostSocket(t, err)
+		if err := s.executeOn(ctx, t, session.PressKeys{Keys: names}); err != nil {
+			s.recoverSocket(t, err)
 			return refuse(InvalidState, "cannot send to session %q: %v", id, err)
 		}
 		return nil
 	}
-	if !slices.ContainsFunc(all, func(k keys.Key) bool { return !k.IsNavigation() }) { // to another choice: that is no answer
-		t, err := s.terminalOf(id, agentAlive, "send to")
+	isAnswer := slices.ContainsFunc(all, func(k keys.Key) bool { return !k.IsNavigation() })
+	if !isAnswer { // the keys only select another choice
+		t, err := s.terminalOf(id, isAgentAlive, "send to")
 		if err == nil {
 			err = press(t)
 		}
 		return err
 	}
-	return s.give(ctx, id, "send to", func(*entry) error { return nil }, press)
+	return s.giveInput(ctx, id, "send to", func(*entry) error { return nil }, press)
 }
 
-// answerTime is how long an agent that tells itself what it does may take to say that it was answered. One that still asks then has not taken it.
-const answerTime = time.Second
+// answerTimeout is how long an agent that reports its own status may take to report that it was
+// answered. If it has not reported that by then, it has not read the answer.
+const answerTimeout = time.Second
 
-// waits returns why a session's agent does not wait for input, nil if it does.
-func (s *Supervisor) waits(e *entry) error {
-	activity, _, _ := e.rec.Active()
+// checkWaiting returns an error if the session's agent does not wait for input. Errors: NotWaiting.
+func (s *Supervisor) checkWaiting(e *entry) error {
+	activity, _, _ := e.rec.Activity()
 	switch {
 	case activity != session.Waiting:
 		return refuse(NotWaiting, "session %q does not wait for input: its agent is %s", e.rec.ID, activity)
-	case e.rec.Answered() && s.Monotonic()-e.run.answered < answerTime:
+	case e.rec.IsAnswered() && s.Monotonic()-e.run.answeredAt < answerTimeout:
 		return refuse(NotWaiting, "session %q does not wait for input: it was answered just now", e.rec.ID)
 	}
 	return nil
 }
 
-// give gives a session's agent input if check allows it, and takes note that what it had asked for until then is answered: what it asks meanwhile is not.
-// What is done is part of an error's sentence.
-func (s *Supervisor) give(ctx context.Context, id, what string, check func(*entry) error, send func(Target) error) error {
+// giveInput calls send if check returns no error, and then records that the requests that the agent
+// had made before are answered. Requests that it makes during send remain. The verb is for error
+// messages.
+func (s *Supervisor) giveInput(
+	ctx context.Context, id, verb string, check func(*entry) error, send func(Target) error,
+) error {
 	var run string
-	var asked session.Seqs
-	t, err := s.terminalOf(id, agentAlive, what, func(e *entry) error {
-		run, asked = e.rec.Run.ID, e.rec.Asking()
+	var requests session.Seqs
+	t, err := s.terminalOf(id, isAgentAlive, verb, func(e *entry) error {
+		run, requests = e.rec.Run.ID, e.rec.OpenRequests()
 		return check(e)
 	})
 	if err == nil {
 		err = send(t)
 	}
-	if err != nil || asked == (session.Seqs{}) {
+	if err != nil || requests == (session.Seqs{}) {
 		return err
 	}
-	_ = s.with(ctx, id, func(e *entry) (<-chan error, error) { // it may be gone by now, which is nobody's trouble
-		s.answered(e, run, asked)
-		return s.wait(e, func(*entry) bool { return true }, noError), nil
+	// The session may have been removed meanwhile. This is not an error: the input was sent.
+	_ = s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		s.markAnswered(e, run, requests)
+		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
 	})
 	return nil
 }
 
-// Capture returns the last lines of the session's screen and history, at most 64 KiB; 0 lines means the screen. Errors: NoSuchSession,
-// InvalidState, TmuxFailed.
+// Capture returns the last lines of the session's screen and history, at most 64 KiB; 0 lines means
+// the screen. Errors: NoSuchSession, InvalidState, TmuxFailed.
 func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes bool) (string, error) {
-	t, err := s.terminalOf(id, paneThere, "read the screen of")
+	t, err := s.terminalOf(id, hasPane, "read the screen of")
 	if err != nil {
 		return "", err
 	}
-	text, err := s.World.Capture(ctx, t, min(lines, maxLines), escapes)
+	text, err := s.Terminals.Capture(ctx, t, min(lines, maxLines), escapes)
 	if err != nil {
 		return "", refuse(TmuxFailed, "session %q: %v", id, err)
 	}
@@ -206,13 +225,14 @@ func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes 
 	return text, nil
 }
 
-// AttachCommand returns the argument vector that attaches a terminal. A session that was suspended for being idle is resumed for it. Errors:
-// NoSuchSession, InvalidState, and those of Resume.
+// AttachCommand returns the argument vector that attaches a terminal to the session. A session that
+// was suspended for being idle is resumed first. Errors: NoSuchSession, InvalidState, TmuxFailed,
+// and those of Resume.
 func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, error) {
 	if _, err := s.wake(ctx, id, false); err != nil {
 		return nil, err
 	}
-	t, err := s.terminalOf(id, paneThere, "attach to")
+	t, err := s.terminalOf(id, hasPane, "attach to")
 	if err != nil {
 		return nil, err
 	}
@@ -220,31 +240,35 @@ func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, er
 	if err := s.do(func() { key = s.Config.DetachKey }); err != nil {
 		return nil, err
 	}
-	if err := s.World.SetDetachKey(ctx, t, key); err != nil { // an older version has started it without one; it can be attached to all the same
+	// The key is set for a session that an older version has started without one. Attaching works
+	// without it.
+	if err := s.executeOn(ctx, t, session.SetDetachKey{Key: key}); err != nil {
 		s.Log.Debug("cannot set the detach key", "session", id, "err", err)
 	}
-	argv, err := s.World.AttachCommand(ctx, t)
+	argv, err := s.Terminals.AttachCommand(ctx, t)
 	if err != nil {
 		return nil, refuse(TmuxFailed, "session %q: %v", id, err)
 	}
 	return argv, nil
 }
 
-// Usage returns what the session's scope uses, by the names of the D-Bus properties; what cannot be told is missing. It does not ask the loop.
+// Usage returns the resources that the session's scope uses, by the names of the D-Bus properties.
+// Values that are unknown are missing. It does not use the event loop.
 func (s *Supervisor) Usage(snap *Snapshot) map[string]uint64 {
 	if !snap.Live {
 		return nil
 	}
-	return s.World.Usage(snap.ControlGroup)
+	return s.ControlGroups.Usage(snap.ControlGroup)
 }
 
-// LogName is the name of the file that has all that the agent printed, in the session's directory.
+// LogName is the name of the file with the output of the agent, in the session's directory.
 const LogName = "output.log"
 
-// olderLogName is what it is renamed to when it is full.
+// olderLogName is the name that the shim gives to a full log.
 const olderLogName = LogName + ".1"
 
-// OpenLog opens the session's log for reading. The caller closes it. Errors: NoSuchSession, InvalidState.
+// OpenLog opens the session's log for reading. The caller closes it. Errors: NoSuchSession,
+// InvalidState.
 func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 	var dir string
 	var err error
@@ -259,7 +283,7 @@ func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 		return nil, err
 	}
 	f, err := safefile.Open(filepath.Join(dir, LogName))
-	if errors.Is(err, fs.ErrNotExist) { // it is just being rotated
+	if errors.Is(err, fs.ErrNotExist) { // the shim may be rotating it
 		f, err = safefile.Open(filepath.Join(dir, olderLogName))
 	}
 	switch {
@@ -271,7 +295,7 @@ func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 	return f, nil
 }
 
-// ByUnit finds the session that a scope belongs to. Errors: NoSessionForUnit.
+// ByUnit returns the id of the session to which a scope belongs. Errors: NoSessionForUnit.
 func (s *Supervisor) ByUnit(unit string) (id string, err error) {
 	if e := s.do(func() {
 		if e := s.units[unit]; e != nil {

@@ -12,11 +12,12 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// ForeignSocketError is returned where another process listens in the place of a session's shim.
+// ForeignSocketError is the error if another process than the session's shim listens on the shim's
+// socket.
 type ForeignSocketError struct {
 	Path         string
-	PID          int    // of the process that listens there, 0 if it is in a pid namespace that cannot be seen
-	ControlGroup string // of that process, "" if it has ended
+	PID          int    // of the process that listens there, 0 if it is in an invisible pid namespace
+	ControlGroup string // of that process, "" if it has exited
 }
 
 func (e *ForeignSocketError) Error() string {
@@ -24,23 +25,23 @@ func (e *ForeignSocketError) Error() string {
 		e.PID, e.ControlGroup, e.Path)
 }
 
-// noteForeign reports a socket that is not the shim's, as a problem and in the journal. Any other
-// error is none of its business.
-func (s *Supervisor) noteForeign(e *entry, err error) {
+// reportForeignSocket reports a socket that is not the shim's, as a problem and in the journal. It
+// ignores any error that is not a *ForeignSocketError.
+func (s *Supervisor) reportForeignSocket(e *entry, err error) {
 	var foreign *ForeignSocketError
 	if !errors.As(err, &foreign) {
 		return
 	}
-	if s.mayLog(e, "foreign socket") {
+	if s.canLog(e, "foreign socket") {
 		s.Log.Warn("another process listens on the socket of a session's shim", "session", e.rec.ID, "err", err)
 	}
-	s.problemWith(e, foreign.Path, err.Error()+": nothing is sent to it, and the activity of the agent is unknown until the shim "+
-		"listens there again; find out which program replaced the socket")
+	s.setFileProblem(e, foreign.Path, err.Error()+": nothing is sent to it, and the activity of the agent is unknown "+
+		"until the shim listens there again; find out which program replaced the socket")
 }
 
-// lostSocket has the shim make its socket anew after a text could not be sent because the socket
-// was removed or replaced.
-func (s *Supervisor) lostSocket(t Target, err error) {
+// recoverSocket makes the shim recreate its socket after a text could not be sent because the
+// socket was removed or replaced. It ignores other errors.
+func (s *Supervisor) recoverSocket(t Target, err error) {
 	var foreign *ForeignSocketError
 	if !errors.As(err, &foreign) && !errors.Is(err, unix.ENOENT) {
 		return
@@ -50,118 +51,120 @@ func (s *Supervisor) lostSocket(t Target, err error) {
 		if e == nil || e.removed || !e.rec.Run.AgentAlive() || e.rec.Run.Agent != t.Agent {
 			return
 		}
-		s.noteForeign(e, err)
-		go s.World.Reopen(t)
+		s.reportForeignSocket(e, err)
+		go func() { _ = s.executeOn(s.ctx, t, session.ReopenSockets{}) }()
 	})
 }
 
-// socketMended ends the problem with a shim's socket, if there is one, once the shim listens there
-// again.
-func (s *Supervisor) socketMended(e *entry) {
+// checkSocketRestored removes the problem with the socket of a session's shim, if there is one and
+// the shim listens there again.
+func (s *Supervisor) checkSocketRestored(e *entry) {
 	t := s.target(e)
-	if !slices.ContainsFunc(s.found, func(p Problem) bool { return p.Session == t.ID && p.Path == t.ShimSocket() }) {
+	isOfSocket := func(p Problem) bool { return p.Session == t.ID && p.Path == t.ShimSocket() }
+	if !slices.ContainsFunc(s.addedProblems, isOfSocket) {
 		return
 	}
-	if fd, _, err := s.World.DialShim(t); err == nil {
+	if fd, _, err := s.Terminals.DialShim(t); err == nil {
 		_ = unix.Close(fd)
-		s.problemOver(e, t.ShimSocket())
+		s.clearFileProblem(e, t.ShimSocket())
 	}
 }
 
-// isTrue tells whether the Hello of a shim can be believed: it comes from the process that it names
-// as the shim, and names a child of that process as the agent. An agent that has ended meanwhile
-// has no parent.
-func (s *Supervisor) isTrue(hello shimwire.Message, shim session.Process) bool {
-	parent := s.World.Parent(hello.AgentPID)
+// isHelloCredible reports whether the Hello of a shim can be believed: it comes from the process
+// that it names as the shim, and names a child of that process as the agent. An agent that has
+// exited in the meantime has no parent.
+func (s *Supervisor) isHelloCredible(hello shimwire.Message, shim session.Process) bool {
+	parent := s.Processes.Parent(hello.AgentPID)
 	return hello.ShimPID == shim.PID && (parent == 0 || parent == shim.PID)
 }
 
-// noteUntrue logs a Hello that cannot be believed.
-func (s *Supervisor) noteUntrue(e *entry, hello shimwire.Message) {
-	if s.mayLog(e, "untrue hello") {
+// logFalseHello logs a Hello that is not credible.
+func (s *Supervisor) logFalseHello(e *entry, hello shimwire.Message) {
+	if s.canLog(e, "untrue hello") {
 		s.Log.Warn("a process claims to be the shim of a session and names processes that are not its own",
-			"session", e.rec.ID, "pid", e.run.peer.PID, "shim", hello.ShimPID, "agent", hello.AgentPID)
+			"session", e.rec.ID, "pid", e.run.shimPeer.PID, "shim", hello.ShimPID, "agent", hello.AgentPID)
 	}
 }
 
-// A shim may say hearBurst messages in each hearSpan. A true one says less: reportBurst of the shim,
-// what it repeats to each daemon, and ten each second. What comes beyond that stays in the socket
-// until the next span, so that a process that speaks as a shim without pause takes neither the
-// loop's time nor the processor's.
+// At most messageBurst messages of a shim are received in each messageSpan. A real shim sends
+// fewer: those that it repeats to each daemon, a burst of status reports (reportBurst in
+// corral-shim), and ten each second. Further messages stay in the socket until the next span, so
+// that a process that poses as a shim and sends without pause occupies neither the loop nor the
+// processor.
 const (
-	hearBurst = 64
-	hearSpan  = 400 * time.Millisecond
+	messageBurst = 64
+	messageSpan  = 400 * time.Millisecond
 )
 
-// mayHear tells whether the run's shim may say one more message in this span. Where it may not,
-// hearShim is called again when the next one begins.
-func (s *Supervisor) mayHear(e *entry, run string) bool {
+// canReceive reports whether one more message of the run's shim may be received in this span. If
+// not, readShim is called again when the next span begins.
+func (s *Supervisor) canReceive(e *entry, run string) bool {
 	now := s.Monotonic()
-	if now-e.run.hearSince >= hearSpan {
-		e.run.hearSince, e.run.heard = now, 0
+	if now-e.run.messageSpanStart >= messageSpan {
+		e.run.messageSpanStart, e.run.messagesInSpan = now, 0
 	}
-	if e.run.heard < hearBurst {
+	if e.run.messagesInSpan < messageBurst {
 		return true
 	}
 	key := e.run.shim.key
-	s.AfterFunc(e.run.hearSince+hearSpan-now, func() {
+	s.AfterFunc(e.run.messageSpanStart+messageSpan-now, func() {
 		s.post(func() {
 			if e.run.shim.key == key {
-				s.hearShim(e, run)
+				s.readShim(e, run)
 			}
 		})
 	})
 	return false
 }
 
-// The directories of a run are the agent's to write to: it can rename and remove files there at any
-// rate. lookBurst events are acted on at once, and then one in each lookEvery.
+// The agent can write to the directories of its run: it can rename and remove files there at any
+// rate. Of a burst, eventBurst events are handled immediately, and then one in each eventInterval.
 const (
-	lookBurst = 32
-	lookEvery = 100 * time.Millisecond
+	eventBurst    = 32
+	eventInterval = 100 * time.Millisecond
 )
 
-// mayLook takes one of the events of the run's directories that may be acted on at once. Where
-// there is none left, the directories are not watched for lookEvery, so that further events do not
-// wake the daemon, and then they are watched again and looked at: nothing that is there by then is
-// missed.
-func (s *Supervisor) mayLook(e *entry) bool {
+// canHandleEvent reports whether an event of the run's directories may be handled immediately, and
+// counts it. Once the limit is reached, the directories are not watched for eventInterval, so that
+// further events do not wake the daemon. After that they are watched again and examined, so that no
+// file that exists by then is missed.
+func (s *Supervisor) canHandleEvent(e *entry) bool {
 	now := s.Monotonic()
-	e.run.nextLook = max(e.run.nextLook, now)
-	if e.run.nextLook-now <= (lookBurst-1)*lookEvery {
-		e.run.nextLook += lookEvery
+	e.run.nextEventSlot = max(e.run.nextEventSlot, now)
+	if e.run.nextEventSlot-now <= (eventBurst-1)*eventInterval {
+		e.run.nextEventSlot += eventInterval
 		return true
 	}
-	s.unwatchRecord(e)
-	e.run.resting = true
+	s.unwatchRunFiles(e)
+	e.run.watchesPaused = true
 	run := e.rec.Run.ID
-	s.AfterFunc(lookEvery, func() {
+	s.AfterFunc(eventInterval, func() {
 		s.post(func() {
 			if e.removed || e.rec.Run.ID != run || !e.rec.Run.Live() {
 				return
 			}
-			e.run.resting = false
-			s.watchAnew(e)
+			e.run.watchesPaused = false
+			s.rewatchRunFiles(e)
 			s.checkRecord(e)
 		})
 	})
 	return false
 }
 
-// logEvery is how often the journal is told of one cause for each session: what an agent can bring
-// about at any rate must not drown what others log.
+// logEvery is the minimum time between two log records with the same cause for the same session. An
+// agent can cause such records at any rate, and they must not drown those of other programs.
 const logEvery = 10 * time.Second
 
-// mayLog tells whether the journal may be told of this cause, which it was not told of the session
-// within logEvery.
-func (s *Supervisor) mayLog(e *entry, cause string) bool {
+// canLog reports whether a record with this cause may be logged for the session, because none was
+// in the last logEvery. The caller then logs it.
+func (s *Supervisor) canLog(e *entry, cause string) bool {
 	now := s.Monotonic()
-	if next, logged := e.logged[cause]; logged && now < next {
+	if next, logged := e.nextLog[cause]; logged && now < next {
 		return false
 	}
-	if e.logged == nil {
-		e.logged = map[string]time.Duration{}
+	if e.nextLog == nil {
+		e.nextLog = map[string]time.Duration{}
 	}
-	e.logged[cause] = now + logEvery
+	e.nextLog[cause] = now + logEvery
 	return true
 }

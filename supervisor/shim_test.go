@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,19 +19,20 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// shim is the other end of the loop's connection to a session's shim. It speaks over a real socket.
+// shim is the shim of session shop: it listens on a real socket, and conn is its end of the event
+// loop's connection.
 type shim struct {
 	*bed
 	listener, conn int
 }
 
-// withShim creates a session whose shim listens, and has told nothing yet.
+// withShim creates a session whose shim listens and has not sent anything yet.
 func (b *bed) withShim() *shim {
 	b.t.Helper()
 	s := &shim{bed: b}
 	path := filepath.Join(b.sup.runtimeDir("shop"), shimSocket)
-	b.world.start = func(p Plan, tell func(session.Event)) error {
-		scopeRuns(p, tell)
+	b.system.start = func(p Plan, report func(session.Event)) error {
+		scopeRuns(p, report)
 		var err error
 		s.listener, err = listen(path)
 		return err
@@ -38,8 +41,8 @@ func (b *bed) withShim() *shim {
 		_, err := b.sup.Create(ctx, "command", Spec{ID: "shop", Command: []string{"true"}})
 		return err
 	})
-	b.heard()
-	b.files.tell(filepath.Dir(path), shimSocket, unix.IN_CREATE)
+	b.takeTrace()
+	b.files.notify(filepath.Dir(path), shimSocket, unix.IN_CREATE)
 	synctest.Wait()
 	var err error
 	s.conn, _, err = unix.Accept(s.listener)
@@ -59,27 +62,32 @@ func listen(path string) (int, error) {
 	return fd, err
 }
 
-// says has the shim say something, and epoll tell of it.
-func (s *shim) says(m shimwire.Message) {
+// send sends a message from the shim, and has epoll report it.
+func (s *shim) send(m shimwire.Message) {
 	s.t.Helper()
 	require.NoError(s.t, unix.Send(s.conn, m.Append(nil), unix.MSG_NOSIGNAL))
 	s.ready()
 }
 
+// hello sends the message with which the shim introduces itself and its agent.
 func (s *shim) hello() {
 	s.t.Helper()
-	s.says(shimwire.Message{Kind: shimwire.Hello, RunID: s.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, AgentStart: 120, Started: time.Now(), Since: time.Now()})
+	s.send(shimwire.Message{
+		Kind: shimwire.Hello, RunID: s.records.last("shop").Run.ID,
+		ShimPID: 11, AgentPID: 12, AgentStart: 120, Started: time.Now(), Since: time.Now(),
+	})
 	require.Equal(s.t, "running", s.state("shop"))
 }
 
-// hangUp closes the connection, as the kernel does when the shim is dead.
-func (s *shim) hangUp() {
+// disconnect closes the connection and the socket, as the kernel does when the shim dies.
+func (s *shim) disconnect() {
 	_, _ = unix.Close(s.conn), unix.Close(s.listener)
-	s.fds.all()
+	s.fds.allReady()
 	synctest.Wait()
 }
 
-// ready tells of the loop's connection to the shim alone, if there is one.
+// ready reports the event loop's connection to the shim as ready, if there is one, and no other
+// descriptor.
 func (s *shim) ready() {
 	s.t.Helper()
 	var key fdpoll.Key
@@ -97,29 +105,30 @@ func (s *shim) snapshot() *Snapshot {
 	return snap
 }
 
-func TestTheShimTellsOfTheAgent(t *testing.T) {
+func TestShim_ReportsItsAgent(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		assert.Equal(t, "starting", b.state("shop"))
-		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: "another", AgentPID: 99})
-		assert.Equal(t, "starting", b.state("shop"), "another run's")
+		s.send(shimwire.Message{Kind: shimwire.Hello, RunID: "another", AgentPID: 99})
+		assert.Equal(t, "starting", b.state("shop"), "the message is from another run")
 		s.hello()
 		assert.EqualValues(t, 12, s.snapshot().MainPID)
 		assert.Equal(t, "working", s.snapshot().Activity)
-		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now()})
+		s.send(shimwire.Message{Kind: shimwire.Idle, Since: time.Now()})
 		assert.Equal(t, "idle", s.snapshot().Activity)
 		assert.True(t, s.snapshot().Idle)
-		s.says(shimwire.Message{Kind: shimwire.Working, Since: time.Now()})
+		s.send(shimwire.Message{Kind: shimwire.Working, Since: time.Now()})
 		assert.Equal(t, "working", s.snapshot().Activity)
 		require.NoError(t, unix.Send(s.conn, []byte{0xff, 0xff, 0xff}, unix.MSG_NOSIGNAL))
-		s.fds.all()
-		assert.Equal(t, "running", b.state("shop"), "what it does not understand it passes over")
-		s.hangUp()
+		s.fds.allReady()
+		assert.Equal(t, "running", b.state("shop"), "an invalid message is ignored")
+		s.disconnect()
 	})
 }
 
-// TestAShimThatTakesNoMore is connected to again, not all the time: others have all the connections that it takes.
-func TestAShimThatTakesNoMore(t *testing.T) {
+// TestRedial_BacksOffFromAShimThatClosesConnections: the shim closes each new connection because
+// other processes have all those that it accepts. The daemon keeps trying, less and less often.
+func TestRedial_BacksOffFromAShimThatClosesConnections(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
@@ -141,12 +150,13 @@ func TestAShimThatTakesNoMore(t *testing.T) {
 		}
 		assert.Less(t, closed, 40)
 		assert.Equal(t, "running", b.state("shop"))
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-// TestAShimThatTakesNone lives: it is frozen, and earlier daemons have waited for it before.
-func TestAShimThatTakesNone(t *testing.T) {
+// TestRedial_WaitsForAFrozenShim: a shim whose queue of connections is full is alive. It is frozen,
+// and earlier daemons have tried to connect to it.
+func TestRedial_WaitsForAFrozenShim(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
@@ -170,129 +180,187 @@ func TestAShimThatTakesNone(t *testing.T) {
 			require.NoError(t, err)
 			_ = unix.Close(conn)
 		}
-		<-time.After(lastRedial)
+		<-time.After(maxRedialDelay)
 		synctest.Wait()
-		for { // what only looked whether it was there
+		for { // skips connections that only checked whether the shim is alive, and are closed
 			s.conn, _, err = unix.Accept(s.listener)
 			require.NoError(t, err)
 			if n, _, err := unix.Recvfrom(s.conn, make([]byte, 1), unix.MSG_DONTWAIT); err != nil || n > 0 {
 				break
 			}
 		}
-		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now()})
+		s.send(shimwire.Message{Kind: shimwire.Idle, Since: time.Now()})
 		assert.Equal(t, "idle", s.snapshot().Activity)
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-func TestAShimHangsUp(t *testing.T) {
+func TestShimDisconnect_DeterminesTheState(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		before func(s *shim)
 		state  string
 	}{
-		{"after it has recorded the exit, which nobody has told of yet", func(s *shim) {
+		{"after it has recorded the exit, which is not reported yet", func(s *shim) {
 			rec := s.records.last("shop")
-			s.record(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Exited: time.Now()})
+			s.writeExitStatus(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Exited: time.Now()})
 		}, "completed"},
-		{"killed, and tmux still answers", func(s *shim) { s.world.answers = true }, "failed"},
-		{"killed with everything else", func(s *shim) { s.world.populated = false }, "running"},
-		{"killed together with tmux, something is left", func(*shim) {}, "stale"},
+		{"killed, and tmux still answers", func(s *shim) { s.system.answers = true }, "failed"},
+		{"killed with everything else", func(s *shim) { s.system.populated = false }, "running"},
+		{"killed together with tmux, leftover processes exist", func(*shim) {}, "stale"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
 				s := b.withShim()
 				s.hello()
 				row.before(s)
-				s.hangUp()
+				s.disconnect()
 				assert.Equal(t, row.state, b.state("shop"))
 			})
 		})
 	}
 }
 
-// A shim gives up a connection that does not take what it says. It lives, and is listened to again.
-func TestAShimThatOnlyHangsUpLives(t *testing.T) {
+// TestShimDisconnect_OfALiveShimIsFollowedByAReconnect: a shim closes a connection whose reader is
+// too slow. It is still alive, and the daemon connects to it again.
+func TestShimDisconnect_OfALiveShimIsFollowedByAReconnect(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
 		require.NoError(t, unix.Close(s.conn))
-		b.sup.post(func() { // of this descriptor alone: all of them would tell of tmux's end, too
+		b.sup.post(func() { // for this descriptor only: allReady would report tmux's end, too
 			e := b.sup.sessions["shop"]
-			b.sup.hearShim(e, e.rec.Run.ID)
+			b.sup.readShim(e, e.rec.Run.ID)
 		})
 		synctest.Wait()
 		assert.Equal(t, "running", s.state("shop"))
-		for range 2 { // the question whether it lives, and the new connection
+		for range 2 { // the check whether the shim is alive, and the new connection
 			var err error
 			s.conn, _, err = unix.Accept(s.listener)
 			require.NoError(t, err)
 		}
-		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now()})
+		s.send(shimwire.Message{Kind: shimwire.Idle, Since: time.Now()})
 		assert.Equal(t, "idle", s.snapshot().Activity)
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-func TestAClosedPaneIsAStop(t *testing.T) {
+func TestPaneClosed_StopsTheSession(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
-		b.heard()
-		s.says(shimwire.Message{Kind: shimwire.PaneClosed})
-		told := b.heard()
-		assert.Contains(t, told, "0s publish shop: running -> stopping")
-		assert.NotContains(t, told, "0s ask agent shop", "its shim has hung up on it already")
+		b.takeTrace()
+		s.send(shimwire.Message{Kind: shimwire.PaneClosed})
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "0s publish shop: running -> stopping")
+		assert.NotContains(t, trace, "0s terminate shop", "its shim has sent it SIGHUP already")
 		b.exit("shop", 129)
-		b.empty("shop")
+		b.endScope("shop")
 		assert.Equal(t, "stopped", b.state("shop"))
 		assert.Equal(t, "its terminal was closed", s.snapshot().Reason)
 	})
 }
 
-func TestALostPaneIsStale(t *testing.T) {
+// TestPaneClosed_DoesNotCancelARestart: the user closes the terminal of an agent that is about to
+// be started again.
+func TestPaneClosed_DoesNotCancelARestart(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
-		s.says(shimwire.Message{Kind: shimwire.PaneLost})
+		b.system.start = nil
+		b.call("restart", func(ctx context.Context) error { return b.sup.Restart(ctx, "shop") })
+		s.send(shimwire.Message{Kind: shimwire.PaneClosed})
+		b.exit("shop", 129)
+		s.disconnect()
+		b.endScope("shop")
+		assert.Contains(t, b.takeTrace(), "0s restart: ok")
+		assert.Equal(t, "running", b.state("shop"))
+	})
+}
+
+func TestPaneLost_MakesTheSessionStale(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.withShim()
+		s.hello()
+		s.send(shimwire.Message{Kind: shimwire.PaneLost})
 		assert.Equal(t, "stale", b.state("shop"))
 		assert.True(t, s.snapshot().AgentAlive)
 		assert.False(t, s.snapshot().SessionAlive)
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-// TestANewTmuxServerThatDiesAtOnce: its shim tells that it has lost its pane before anybody knows of the server.
-func TestANewTmuxServerThatDiesAtOnce(t *testing.T) {
+// TestPaneLost_ComesBeforeTheNewTmuxServerIsKnown: a new tmux server dies at once, and the shim
+// reports that it has lost its pane before the daemon knows of the server.
+func TestPaneLost_ComesBeforeTheNewTmuxServerIsKnown(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
-		b.meanwhile(func() {
+		b.onLoop(func() {
 			e := b.sup.sessions["shop"]
 			b.sup.apply(e, session.TmuxStarted{Run: e.rec.Run.ID, Process: session.Process{PID: 10, Start: 100}})
 		})
-		s.says(shimwire.Message{Kind: shimwire.PaneLost})
+		s.send(shimwire.Message{Kind: shimwire.PaneLost})
 		assert.Equal(t, "stale", b.state("shop"))
-		b.meanwhile(func() { b.world.dead = true })
+		b.onLoop(func() { b.system.dead = true })
 		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
 		assert.Equal(t, "stale", b.state("shop"))
 		assert.False(t, s.snapshot().SessionAlive)
-		s.hangUp()
+		s.disconnect()
 	})
 }
 
-func TestAnAgentOutsideOfItsScopeIsNotStarted(t *testing.T) {
+func TestStart_FailsIfTheAgentIsOutsideItsScope(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.world.group = "/elsewhere.scope"
+		b.system.group = "/elsewhere.scope"
 		s := b.withShim()
-		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, Started: time.Now()})
-		told := b.heard()
-		assert.Contains(t, told, "0s signal agent shop SIGKILL")
-		assert.Contains(t, told, `0s create: cannot start "shop": its agent was moved out of its scope, into "/elsewhere.scope"`)
+		s.send(shimwire.Message{
+			Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID,
+			ShimPID: 11, AgentPID: 12, Started: time.Now(),
+		})
+		trace := b.takeTrace()
+		killed := slices.Index(trace, "0s kill process 12 of shop")
+		assert.GreaterOrEqual(t, killed, 0)
+		assert.Greater(t, slices.Index(trace, "0s signal all shop SIGTERM"), killed, "its shim records that it was killed")
+		assert.Contains(t, trace,
+			`0s create: cannot start "shop": its agent was moved out of its scope, into "/elsewhere.scope"`)
 		assert.Equal(t, "failed", b.state("shop"))
-		s.hangUp()
+		s.disconnect()
 		b.sup.ScopeEnded(UnitName("command", "shop"), "", "success")
 		assert.Equal(t, "start-failed", s.snapshot().Result)
+	})
+}
+
+// TestResume_FailsIfTheAgentIsOutsideTheExistingScope: the leftover processes in that scope, which
+// the new run was to share, are ended with it.
+func TestResume_FailsIfTheAgentIsOutsideTheExistingScope(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.withShim()
+		s.hello()
+		s.disconnect()
+		require.Equal(t, "stale", b.state("shop"))
+		path := filepath.Join(b.sup.runtimeDir("shop"), shimSocket)
+		require.NoError(t, os.Remove(path))
+		b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "shop") })
+		b.files.notify(filepath.Dir(path), shimSocket, unix.IN_CREATE)
+		synctest.Wait()
+		var err error
+		s.conn, _, err = unix.Accept(s.listener)
+		require.NoError(t, err)
+		b.takeTrace()
+		b.system.group = "/elsewhere.scope"
+		s.send(shimwire.Message{
+			Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID,
+			ShimPID: 11, AgentPID: 12, AgentStart: 121, Started: time.Now(),
+		})
+		trace := b.takeTrace()
+		assert.Contains(t, trace,
+			`0s resume: cannot start "shop": its agent was moved out of its scope, into "/elsewhere.scope"`)
+		assert.Contains(t, trace, "0s kill process 12 of shop")
+		assert.Contains(t, trace, "0s signal all shop SIGTERM")
+		<-time.After(session.FailedGrace)
+		assert.Contains(t, b.takeTrace(), "1s kill shop")
+		s.disconnect()
 	})
 }
 
@@ -301,16 +369,18 @@ func TestResync(t *testing.T) {
 		s := b.withShim()
 		s.hello()
 		run := b.records.last("shop").Run
-		b.world.scopes = []Scope{{Name: run.Unit, InvocationID: run.InvocationID, ControlGroup: run.ControlGroup, Active: true}}
-		b.heard()
+		b.system.scopes = []Scope{
+			{Name: run.Unit, InvocationID: run.InvocationID, ControlGroup: run.ControlGroup, Active: true},
+		}
+		b.takeTrace()
 		b.sup.Resync()
-		assert.Equal(t, "running", b.state("shop"), "told the same again")
-		b.world.scopes = nil
+		assert.Equal(t, "running", b.state("shop"), "systemd lists the same as before")
+		b.system.scopes = nil
 		b.sup.Resync()
-		assert.Equal(t, "running", b.state("shop"), "the kernel has processes where systemd has no scope")
-		b.world.populated = false
+		assert.Equal(t, "running", b.state("shop"), "the kernel still has processes in the scope")
+		b.system.populated = false
 		b.sup.Resync()
-		assert.Equal(t, "failed", b.state("shop"), "its end was missed")
-		s.hangUp()
+		assert.Equal(t, "failed", b.state("shop"), "the end of the scope was missed")
+		s.disconnect()
 	})
 }

@@ -9,126 +9,133 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// shutdownMargin is what a shutdown may take beyond the agents' own time: for what is killed at its end to be gone, and saved.
+// shutdownMargin is how much longer than the agents' stop timeout a shutdown may take: until the
+// killed processes are gone, and that is saved.
 const shutdownMargin = 5 * time.Second
 
-// shutDown is what the loop does when the daemon is told to end, or has lost the bus. Where the daemon alone ends, the agents run on: each live session is marked,
-// so that it counts as suspended if it is found to be gone. Agents whose scopes systemd stops at the same time are ended politely first: systemd has left that to
-// this daemon, or is about to, and there may be no other daemon. Where the whole user manager ends, at logout or poweroff, each agent is ended politely, to be
-// resumed: systemd stops the scopes only after us, and would give them SIGTERM all at once.
+// shutDown ends the event loop. It is called when the daemon has to exit, or has lost the bus.
+//
+// If only the daemon exits, the agents continue to run. Each live session is marked, so that it is
+// suspended if its agent is gone when the next daemon starts. But agents whose scopes systemd stops
+// at the same time are stopped first: systemd has left that to this daemon, or is about to, and
+// there may be no other daemon.
+//
+// If the whole user manager stops, at logout or poweroff, all agents are stopped so that they can
+// be resumed: systemd stops the scopes only after the daemon, and would send SIGTERM to all their
+// processes at the same time.
 func (s *Supervisor) shutDown() {
 	s.stopping = true
 	for _, e := range s.sessions {
-		if savable(e) { // for the last time
-			s.touch(e)
+		if canRetrySave(e) { // for the last time
+			s.markDirty(e)
 		}
 	}
-	if s.managerStops() {
-		s.tellShuttingDown(true)
+	if s.isManagerStopping() {
+		s.setShuttingDown(true)
 		for _, e := range s.sorted() {
 			if e.rec.Run.Live() {
-				s.overrule(e, s.mayBegin())
-				s.ask(e, session.Suspend, "the login session ended")
-				s.end(e, 0)
+				s.apply(e, session.EndRequested{Op: session.OpSuspend, Why: "the login session ended", Systemd: true})
 			}
 		}
-		s.stay(s.anyLive)
+		s.waitForScopes(s.hasLiveRuns)
 		return
 	}
-	s.tellShuttingDown(s.goingDown)
-	s.findStopped()
-	s.stay(s.anyStopped)
+	s.setShuttingDown(s.machineStops)
+	s.detectStoppingScopes()
+	s.waitForScopes(s.hasStoppingScopes)
 	now := time.Now()
 	for _, e := range s.sorted() {
 		r := e.rec.Run
 		switch {
 		case !r.Ended():
-			s.apply(e, session.LeftBehind{Run: r.ID, At: now})
-		case e.run.systemdStops && s.isEmptied(e): // systemd may not have reported it yet, or have no bus to report it on
+			s.apply(e, session.LeftRunning{Run: r.ID, At: now})
+		case e.run.systemdStops && s.isEmptied(e): // systemd may not have reported it yet, or the bus is lost
 			s.apply(e, session.ScopeEnded{Run: r.ID, At: now})
 		}
 	}
-	s.settle()
+	s.finishIteration()
 }
 
-// stay lets the loop run on for as long as there is something to wait for, but no longer than the agents that live have time to end.
-func (s *Supervisor) stay(wait func() bool) {
-	s.settle()
-	if !wait() {
+// waitForScopes continues the event loop while mustWait returns true, but not longer than the live
+// agents have time to exit.
+func (s *Supervisor) waitForScopes(mustWait func() bool) {
+	s.finishIteration()
+	if !mustWait() {
 		return
 	}
-	most := s.Config.StopTimeout
+	timeout := s.Config.StopTimeout
 	for _, e := range s.sessions {
 		if e.rec.Run.Live() {
-			most = max(most, s.stopTimeout(e.rec))
+			timeout = max(timeout, s.stopTimeout(e.rec))
 		}
 	}
-	most += shutdownMargin
-	if s.Ending != nil {
-		s.Ending(most)
+	timeout += shutdownMargin
+	if s.StopDelayed != nil {
+		s.StopDelayed(timeout)
 	}
-	limit, cancel := s.AfterFunc.Context(context.Background(), most)
+	limit, cancel := s.AfterFunc.Context(context.Background(), timeout)
 	defer cancel()
-	for wait() {
+	for mustWait() {
 		select {
-		case f := <-s.door:
-			s.turn(f)
+		case f := <-s.mailbox:
+			s.iterate(f)
 		case <-limit.Done():
 			return
 		}
 	}
 }
 
-// findStopped lists the scopes, and sees to it that those that systemd stops are ended politely; all others are abandoned to systemd, which cannot know yet
-// that this daemon exits. What has ended by such a stop before systemd could report it is recorded as stopped.
-func (s *Supervisor) findStopped() {
-	if !s.anyLive() {
+// detectStoppingScopes lists the scopes and begins to stop the agents of those that systemd stops.
+// It abandons all others to systemd, which cannot know yet that this daemon exits. A run that has
+// ended by such a stop before systemd could report it is recorded as stopped.
+func (s *Supervisor) detectStoppingScopes() {
+	if !s.hasLiveRuns() {
 		return
 	}
-	ctx, cancel := s.AfterFunc.Context(s.ctx, lastAnswerTime)
+	ctx, cancel := s.AfterFunc.Context(s.ctx, shutdownQueryTimeout)
 	defer cancel()
-	scopes, err := s.World.Scopes(ctx)
+	scopes, err := s.Systemd.Scopes(ctx)
 	if err != nil {
 		s.Log.Warn("cannot list the scopes that are stopped together with corrald", "err", err)
 		return
 	}
 	active, running := map[*entry]bool{}, []string{}
 	for _, sc := range scopes {
-		e := s.byUnit(sc.Name)
-		if e == nil || !isOf(e.rec.Run, sc.InvocationID) {
+		e := s.findByUnit(sc.Name)
+		if e == nil || !isInvocationOf(e.rec.Run, sc.InvocationID) {
 			continue
 		}
 		active[e] = sc.Active && !sc.Stopping
 		switch {
 		case sc.Stopping:
 			e.run.systemdStops = true
-			s.askFoundStopping(e)
+			s.queryFoundStop(e)
 		case sc.Active:
 			running = append(running, sc.Name)
 		}
 	}
-	stopping, err := s.World.Abandon(ctx, running)
+	stopping, err := s.Systemd.Abandon(ctx, running)
 	if err != nil {
 		s.Log.Warn("cannot leave the scopes to systemd", "err", err)
 	}
 	for _, name := range stopping {
-		e := s.byUnit(name)
+		e := s.findByUnit(name)
 		e.run.systemdStops = true
-		s.askFoundStopping(e)
+		s.queryFoundStop(e)
 	}
 	for _, e := range s.sorted() {
 		if r := e.rec.Run; r.Live() && !active[e] {
-			if asked, ok := s.stopTold(e); ok {
+			if stop, ok := s.recordedStop(e); ok {
 				e.run.systemdStops = true
-				s.apply(e, asked)
+				s.apply(e, stop)
 			}
 		}
 	}
 }
 
-// anyStopped tells whether there are agents to wait for in scopes that systemd stops.
-func (s *Supervisor) anyStopped() bool {
-	if s.asking > 0 {
+// hasStoppingScopes reports whether there are agents to wait for in scopes that systemd stops.
+func (s *Supervisor) hasStoppingScopes() bool {
+	if s.stopQueries > 0 {
 		return true
 	}
 	for _, e := range s.sessions {
@@ -139,34 +146,39 @@ func (s *Supervisor) anyStopped() bool {
 	return false
 }
 
-// isEmptied tells whether a run whose agent has ended has no processes any more, though systemd has not reported the end of its scope.
+// isEmptied reports whether the run's agent has ended and no process of its scope is left, although
+// systemd has not reported the end of the scope.
 func (s *Supervisor) isEmptied(e *entry) bool {
 	r := e.rec.Run
-	return r.Live() && r.Ended() && r.ControlGroup != "" && !s.World.Occupied(r.ControlGroup)
+	return r.Live() && r.Ended() && r.ControlGroup != "" && !s.ControlGroups.IsPopulated(r.ControlGroup)
 }
 
-// LastCall suspends every session because the machine is about to be shut down, and returns their ids once their scopes are empty. No run begins from
-// now on: the sessions refuse with ShuttingDown, until CalledOff. It is accepted once all sessions are asked.
-func (s *Supervisor) LastCall(ctx context.Context) ([]string, error) {
+// SuspendForShutdown suspends all sessions because the machine is about to be shut down, and
+// returns their ids once their scopes are empty. Until ShutdownCancelled is called, no run begins:
+// methods that begin one return ShuttingDown. The call is accepted (see WhenAccepted) once all
+// suspensions are decided.
+func (s *Supervisor) SuspendForShutdown(ctx context.Context) ([]string, error) {
 	return s.suspendAll(ctx, "the machine was shut down", func() {
-		s.goingDown = true
+		s.machineStops = true
 		for _, e := range s.sessions {
 			if r := e.rec.Run; !e.removed && !r.Ended() && r.Intent == session.NoIntent {
-				s.interrupted[e.rec.ID] = r.ID
+				s.suspendedForShutdown[e.rec.ID] = r.ID
 			}
 		}
-		s.tellShuttingDown(true)
+		s.setShuttingDown(true)
 	})
 }
 
-// CalledOff takes LastCall back, because the machine is not shut down after all: what was suspended for that is resumed, the oldest first and a few at a
-// time, unless somebody has done something with it since. It returns the ids of those that run again. One that is still ending is not among them: who wants it
-// back calls again once LastCall has returned. It is accepted once runs may begin again.
-func (s *Supervisor) CalledOff(ctx context.Context) ([]string, error) {
+// ShutdownCancelled reverts SuspendForShutdown because the shutdown of the machine was canceled. It
+// resumes the sessions that were suspended for it, the oldest first and a few at the same time,
+// except those that were used since. It returns the ids of the sessions that run again. A session
+// that is still stopping is not resumed: for that, call ShutdownCancelled once more after
+// SuspendForShutdown has returned. The call is accepted once runs may begin again.
+func (s *Supervisor) ShutdownCancelled(ctx context.Context) ([]string, error) {
 	err := s.do(func() {
-		s.goingDown = false
-		s.tellShuttingDown(s.stopping)
-		maps.DeleteFunc(s.interrupted, func(id, run string) bool {
+		s.machineStops = false
+		s.setShuttingDown(s.stopping)
+		maps.DeleteFunc(s.suspendedForShutdown, func(id, run string) bool {
 			e := s.sessions[id]
 			return e == nil || e.rec.Run == nil || e.rec.Run.ID != run
 		})
@@ -175,55 +187,61 @@ func (s *Supervisor) CalledOff(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	accepted(ctx)
-	// Those that are not resumed before it is announced again stay in the list for the next time.
-	ids, err := s.idsWhere(func(e *entry) bool { return s.interrupted[e.rec.ID] != "" && e.rec.View().State == session.Suspended })
+	// Sessions that are not resumed before the next shutdown is announced are resumed after that one.
+	ids, err := s.idsWhere(func(e *entry) bool {
+		return s.suspendedForShutdown[e.rec.ID] != "" && e.rec.View().State == session.Suspended
+	})
 	if err != nil {
 		return nil, err
 	}
-	return s.eachOf(ctx, ids, resumesAtATime, s.Resume)
+	return s.forEachID(ctx, ids, maxResumes, s.Resume)
 }
 
-// tellShuttingDown notes and announces that the end is near, or is not any more.
-func (s *Supervisor) tellShuttingDown(on bool) {
-	if on != s.shuttingDown && s.Announce != nil {
-		s.Announce(on)
+// setShuttingDown records and announces that the machine or the login session is about to end, or
+// no longer is.
+func (s *Supervisor) setShuttingDown(on bool) {
+	if on != s.announcedShutdown && s.AnnounceShutdown != nil {
+		s.AnnounceShutdown(on)
 	}
-	s.shuttingDown = on
+	s.announcedShutdown = on
 }
 
-// mayBegin refuses to begin anything that would be ended at once.
-func (s *Supervisor) mayBegin() error {
+// checkNotShuttingDown returns an error if a run that begins now would be stopped immediately.
+func (s *Supervisor) checkNotShuttingDown() error {
 	switch {
 	case s.stopping:
 		return refuse(ShuttingDown, "corrald is shutting down")
-	case s.goingDown:
+	case s.machineStops:
 		return refuse(ShuttingDown, "the machine is shutting down")
 	}
 	return nil
 }
 
-// tellLive tells whether any agent lives, if that has changed.
-func (s *Supervisor) tellLive() {
-	live := false
+// reportAnyAgentAlive calls SetAnyAgentAlive if its argument has changed.
+func (s *Supervisor) reportAnyAgentAlive() {
+	alive := false
 	for _, e := range s.sessions {
-		live = live || !e.removed && e.rec.Run.AgentAlive()
+		alive = alive || !e.removed && e.rec.Run.AgentAlive()
 	}
-	if s.Live != nil && live != s.wasLive {
-		s.Live(live)
+	if s.SetAnyAgentAlive != nil && alive != s.anyAgentAlive {
+		s.SetAnyAgentAlive(alive)
 	}
-	s.wasLive = live
+	s.anyAgentAlive = alive
 }
 
-// lastAnswerTime bounds a question to systemd at the end of the daemon: systemd has other things to do then, and may be gone.
-const lastAnswerTime = 2 * time.Second
+// shutdownQueryTimeout limits a query to systemd while the daemon exits: systemd is busy then, and
+// may be gone.
+const shutdownQueryTimeout = 2 * time.Second
 
-func (s *Supervisor) managerStops() bool {
-	ctx, cancel := s.AfterFunc.Context(s.ctx, lastAnswerTime)
+// isManagerStopping reports whether the whole user manager is stopping.
+func (s *Supervisor) isManagerStopping() bool {
+	ctx, cancel := s.AfterFunc.Context(s.ctx, shutdownQueryTimeout)
 	defer cancel()
-	return s.World.Stopping(ctx)
+	return s.Systemd.IsStopping(ctx)
 }
 
-func (s *Supervisor) anyLive() bool {
+// hasLiveRuns reports whether any session has a live run.
+func (s *Supervisor) hasLiveRuns() bool {
 	for _, e := range s.sessions {
 		if e.rec.Run.Live() {
 			return true
@@ -232,30 +250,35 @@ func (s *Supervisor) anyLive() bool {
 	return false
 }
 
-// AtLogin returns the ids of the sessions that Login has something to do with: those with OnLogin resume that are suspended, then those with OnLogin start
-// that do not run; each the oldest first.
+// AtLogin returns the ids of the sessions that Login would resume or start: suspended sessions with
+// OnLogin "resume", then sessions with OnLogin "start" that do not run; in both cases the oldest
+// first.
 func (s *Supervisor) AtLogin() ([]string, error) {
-	resume, err := s.idsWhere(func(e *entry) bool { return onLogin(e) == "resume" })
+	resume, err := s.idsWhere(func(e *entry) bool { return loginAction(e) == "resume" })
 	if err != nil {
 		return nil, err
 	}
-	start, err := s.idsWhere(func(e *entry) bool { return onLogin(e) == "start" })
+	start, err := s.idsWhere(func(e *entry) bool { return loginAction(e) == "start" })
 	return append(resume, start...), err
 }
 
-// onLogin tells what would be done with the session at login, "" for nothing.
-func onLogin(e *entry) string {
-	if e.rec.OnLogin == "resume" && e.rec.View().State == session.Suspended || e.rec.OnLogin == "start" && startable(e) == nil {
+// loginAction returns what is to be done with the session at login: "resume", "start", or "" for
+// nothing.
+func loginAction(e *entry) string {
+	if e.rec.OnLogin == "resume" && e.rec.View().State == session.Suspended ||
+		e.rec.OnLogin == "start" && checkStartable(e) == nil {
 		return e.rec.OnLogin
 	}
 	return ""
 }
 
-// Login does what users have asked to be done with these sessions at login, in this order and a few at a time, where there is something to do by then. Done is
-// told of each as it is settled, by several goroutines. One that fails does not stop the others: its state says why.
+// Login resumes or starts these sessions, as their OnLogin specifies, in this order and a few at
+// the same time, unless nothing is to be done with them any more. It calls done for each session
+// that it has finished, also for one that failed, from several goroutines. It continues if a
+// session fails: that session's state contains the reason.
 func (s *Supervisor) Login(ctx context.Context, ids []string, done func(id string)) error {
-	_, err := s.eachOf(ctx, ids, resumesAtATime, func(ctx context.Context, id string) error {
-		err := s.loginOne(ctx, id)
+	_, err := s.forEachID(ctx, ids, maxResumes, func(ctx context.Context, id string) error {
+		err := s.loginSession(ctx, id)
 		var refused *Error
 		if err == nil || errors.As(err, &refused) && refused.Kind != ShuttingDown && refused.Kind != TimedOut {
 			done(id)
@@ -265,24 +288,25 @@ func (s *Supervisor) Login(ctx context.Context, ids []string, done func(id strin
 	return err
 }
 
-func (s *Supervisor) loginOne(ctx context.Context, id string) error {
-	what := ""
+func (s *Supervisor) loginSession(ctx context.Context, id string) error {
+	action := ""
 	if err := s.do(func() {
 		if e, err := s.find(id); err == nil {
-			what = onLogin(e)
+			action = loginAction(e)
 		}
-	}); err != nil || what == "" {
+	}); err != nil || action == "" {
 		return err
 	}
 	s.setUnattended(id, true)
 	defer s.setUnattended(id, false)
-	if what == "start" {
+	if action == "start" {
 		return s.Start(ctx, id)
 	}
 	return s.Resume(ctx, id)
 }
 
-// setUnattended notes whether the session is being started without anybody who would be told of a failure.
+// setUnattended records whether the session is being started without a client that would receive
+// the error if that failed.
 func (s *Supervisor) setUnattended(id string, on bool) {
 	_ = s.do(func() {
 		if e, err := s.find(id); err == nil {

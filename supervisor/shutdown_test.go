@@ -17,20 +17,20 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// shutDown runs f with one session that runs and one that has failed, after the daemon was told to end. It returns the function that tells whether
-// the loop has ended.
-func shutDown(t *testing.T, stops bool, f func(b *bed, ended func() bool)) {
+// withShutdown runs f with a running session, shop, and a failed one, broken, after the daemon was
+// requested to end. The function that it passes to f returns whether the event loop has ended.
+func withShutdown(t *testing.T, stops bool, f func(b *bed, ended func() bool)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.world.stops = stops
+		b.system.stops = stops
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.sup.Run(ctx) }()
 		b.start("shop")
 		b.start("broken")
 		b.exit("broken", 1)
-		b.empty("broken")
-		b.heard()
+		b.endScope("broken")
+		b.takeTrace()
 		cancel()
 		synctest.Wait()
 		f(b, func() bool {
@@ -46,69 +46,74 @@ func shutDown(t *testing.T, stops bool, f func(b *bed, ended func() bool)) {
 	})
 }
 
-func TestTheDaemonAloneEnds(t *testing.T) {
-	shutDown(t, false, func(b *bed, ended func() bool) {
-		assert.True(t, ended(), "it waits for nobody")
-		assert.Equal(t, []string{"0s save shop: suspended", "0s publish shop: running -> suspended"}, b.heard(), "and touches nobody")
+func TestShutdown_OfTheDaemonAloneLeavesAgentsRunning(t *testing.T) {
+	withShutdown(t, false, func(b *bed, ended func() bool) {
+		assert.True(t, ended(), "the event loop does not wait for agents")
+		assert.Equal(t, []string{"0s save shop: suspended", "0s publish shop: running -> suspended"}, b.takeTrace(),
+			"no agent is signalled")
 		rec := b.records.last("shop")
 		assert.Equal(t, session.Suspended, rec.View().State)
 		rec.Apply(session.FoundAlive{Run: rec.Run.ID})
-		assert.Equal(t, session.Running, rec.View().State, "as before, once it is found")
+		assert.Equal(t, session.Running, rec.View().State, "as before, once the next daemon has found it")
 	})
 }
 
-func TestTheWholeSessionEnds(t *testing.T) {
-	shutDown(t, true, func(b *bed, ended func() bool) {
-		assert.False(t, ended(), "agents have their time to save")
-		assert.Equal(t, []string{"0s save shop: stopping", "0s publish shop: running -> stopping", "0s ask agent shop"}, inOrder(b.heard(), "ask"))
+func TestShutdown_OfTheLoginSessionStopsAgents(t *testing.T) {
+	withShutdown(t, true, func(b *bed, ended func() bool) {
+		assert.False(t, ended(), "agents have their grace period")
+		assert.Equal(t, []string{
+			"0s save shop: stopping", "0s publish shop: running -> stopping", "0s terminate shop",
+		}, moveLast(b.takeTrace(), "terminate"))
 		<-time.After(2 * time.Second)
-		assert.Contains(t, b.heard(), "1s hang up shop", "the ending goes on")
+		assert.Contains(t, b.takeTrace(), "1s SIGHUP shop", "the escalation continues")
 		b.exit("shop", 0)
 		assert.False(t, ended())
-		assert.Contains(t, b.heard(), "2s signal all shop SIGTERM")
-		b.empty("shop")
+		assert.Contains(t, b.takeTrace(), "2s signal all shop SIGTERM")
+		b.endScope("shop")
 		assert.True(t, ended())
 		v := b.records.last("shop").View()
-		assert.Equal(t, session.View{State: session.Suspended, Result: "success", Reason: "the login session ended", Since: v.Since}, v)
-		assert.Equal(t, session.Failed, b.records.last("broken").View().State, "what had ended keeps what it says")
+		assert.Equal(t, session.View{
+			State: session.Suspended, Result: "success", Reason: "the login session ended", Since: v.Since,
+		}, v)
+		assert.Equal(t, session.Failed, b.records.last("broken").View().State, "an ended session keeps its state")
 	})
 }
 
-func TestTheWholeSessionEndsAndAnAgentDoesNot(t *testing.T) {
-	shutDown(t, true, func(b *bed, ended func() bool) {
+func TestShutdown_DoesNotWaitForeverForAnAgent(t *testing.T) {
+	withShutdown(t, true, func(b *bed, ended func() bool) {
 		<-time.After(b.sup.Config.StopTimeout + shutdownMargin - time.Millisecond)
 		assert.False(t, ended())
-		assert.Contains(t, b.heard(), "10s kill shop")
+		assert.Contains(t, b.takeTrace(), "10s kill shop")
 		<-time.After(time.Millisecond)
-		assert.True(t, ended(), "it does not hold up the shutdown for ever")
-		assert.Equal(t, session.Suspend, b.records.last("shop").Run.Intent, "and is known to be suspended")
+		assert.True(t, ended(), "the agent does not delay the shutdown forever")
+		assert.Equal(t, session.Suspend, b.records.last("shop").Run.Intent, "the session is recorded as to be suspended")
 	})
 }
 
-func TestTheMachineGoesDownAndThenDoesNot(t *testing.T) {
+func TestSuspendForShutdown_LastsUntilItIsCanceled(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.sup.Announce = func(on bool) { b.tell("shutting down: %t", on) }
+		b.sup.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
 		for _, id := range []string{"first", "second", "stopped", "suspended"} {
 			b.start(id)
 		}
 		b.call("suspend", func(ctx context.Context) error { return b.sup.Suspend(ctx, "suspended") })
-		b.heard()
+		b.takeTrace()
 		b.exit("suspended", 0)
-		b.empty("suspended")
-		b.heard()
+		b.endScope("suspended")
+		b.takeTrace()
 
 		b.call("last call", func(ctx context.Context) error {
-			ids, err := b.sup.LastCall(ctx)
+			ids, err := b.sup.SuspendForShutdown(ctx)
 			assert.Equal(t, []string{"first", "second", "stopped"}, ids)
 			return err
 		})
-		told := b.heard()
-		assert.Equal(t, "0s shutting down: true", told[0], "it is told before anything is done")
+		trace := b.takeTrace()
+		assert.Equal(t, "0s shutting down: true", trace[0], "the shutdown is announced first")
 		for _, id := range []string{"first", "second", "stopped"} {
 			b.exit(id, 0)
-			b.empty(id)
+			b.endScope(id)
 		}
-		assert.Contains(t, b.heard(), "0s last call: ok")
+		assert.Contains(t, b.takeTrace(), "0s last call: ok")
 		refused := func(name string, f func(ctx context.Context) error) {
 			t.Helper()
 			assert.Equal(t, ShuttingDown, kindOf(f(b.t.Context())), name)
@@ -117,36 +122,40 @@ func TestTheMachineGoesDownAndThenDoesNot(t *testing.T) {
 			_, err := b.sup.Create(ctx, "command", Spec{Command: []string{"true"}})
 			return err
 		})
-		for name, f := range map[string]func(context.Context, string) error{"start": b.sup.Start, "resume": b.sup.Resume, "restart": b.sup.Restart} {
+		for name, f := range map[string]func(context.Context, string) error{
+			"start": b.sup.Start, "resume": b.sup.Resume, "restart": b.sup.Restart,
+		} {
 			refused(name, func(ctx context.Context) error { return f(ctx, "first") })
 		}
 		refused("resume all", func(ctx context.Context) error { _, err := b.sup.ResumeAll(ctx); return err })
-		assert.NoError(t, b.sup.Stop(b.t.Context(), "first", 0), "what ends something goes on")
+		assert.NoError(t, b.sup.Stop(b.t.Context(), "first", 0), "sessions can still be stopped")
 		assert.NoError(t, b.sup.Archive(b.t.Context(), "stopped"))
-		b.heard()
+		b.takeTrace()
 
 		b.call("called off", func(ctx context.Context) error {
-			ids, err := b.sup.CalledOff(ctx)
+			ids, err := b.sup.ShutdownCancelled(ctx)
 			assert.Equal(t, []string{"first", "second"}, ids)
 			return err
 		})
-		told = b.heard()
-		assert.Equal(t, "0s shutting down: false", told[0])
-		assert.Contains(t, told, "0s called off: ok")
+		trace = b.takeTrace()
+		assert.Equal(t, "0s shutting down: false", trace[0])
+		assert.Contains(t, trace, "0s called off: ok")
 		assert.Equal(t, []string{"running", "running", "archived", "suspended"},
-			[]string{b.state("first"), b.state("second"), b.state("stopped"), b.state("suspended")}, "what was suspended by wish stays so")
+			[]string{b.state("first"), b.state("second"), b.state("stopped"), b.state("suspended")},
+			"a session that a client suspended stays suspended")
 		b.start("third")
 
-		ids, err := b.sup.CalledOff(b.t.Context())
-		assert.Empty(t, ids, "once is enough")
+		ids, err := b.sup.ShutdownCancelled(b.t.Context())
+		assert.Empty(t, ids, "they are resumed only once")
 		assert.NoError(t, err)
 	})
 }
 
-// TestLastCall_AsksAllSessionsTogether: all of them are saved, published once, and only then asked, in one iteration of the loop.
-func TestLastCall_AsksAllSessionsTogether(t *testing.T) {
+// TestSuspendForShutdown_SignalsAllSessionsAtOnce: all of them are saved, then published together,
+// and only then signalled, in one iteration of the event loop.
+func TestSuspendForShutdown_SignalsAllSessionsAtOnce(t *testing.T) {
 	for name, suspendAll := range map[string]func(*Supervisor, context.Context) ([]string, error){
-		"last call": (*Supervisor).LastCall, "suspend all": (*Supervisor).SuspendAll,
+		"last call": (*Supervisor).SuspendForShutdown, "suspend all": (*Supervisor).SuspendAll,
 	} {
 		t.Run(name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
@@ -157,50 +166,53 @@ func TestLastCall_AsksAllSessionsTogether(t *testing.T) {
 					b.start(ids[i])
 				}
 				b.call("suspended", func(ctx context.Context) error {
-					suspended, err := suspendAll(b.sup, WhenAccepted(ctx, func() { b.tell("accepted") }))
+					suspended, err := suspendAll(b.sup, WhenAccepted(ctx, func() { b.trace("accepted") }))
 					assert.Equal(t, ids, suspended)
 					return err
 				})
 				kinds := []string{}
-				for _, told := range b.heard() {
-					kind := strings.Fields(told)[1]
+				for _, line := range b.takeTrace() {
+					kind := strings.Fields(line)[1]
 					if kind != "accepted" && (len(kinds) == 0 || kinds[len(kinds)-1] != kind) {
 						kinds = append(kinds, kind)
 					}
 				}
-				assert.Equal(t, []string{"save", "publish", "ask"}, kinds, "all are saved before the first is published, and published before the first is asked")
+				assert.Equal(t, []string{"save", "publish", "terminate"}, kinds,
+					"all are saved before the first is published, and published before the first is signalled")
 				for _, id := range ids {
 					b.exit(id, 0)
-					b.empty(id)
+					b.endScope(id)
 				}
-				assert.Contains(t, b.heard(), "0s suspended: ok")
+				assert.Contains(t, b.takeTrace(), "0s suspended: ok")
 			})
 		})
 	}
 }
 
-// TestCalledOff_WhileASessionEnds: runs may begin at once, and the session is resumed by whoever asks again after LastCall has returned.
-func TestCalledOff_WhileASessionEnds(t *testing.T) {
+// TestShutdownCancelled_WhileASessionEnds: runs may begin at once. The session that is still ending
+// is resumed by the next call of ShutdownCancelled after SuspendForShutdown has returned.
+func TestShutdownCancelled_WhileASessionEnds(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("slow")
-		b.call("last call", func(ctx context.Context) error { _, err := b.sup.LastCall(ctx); return err })
-		b.heard()
-		ids, err := b.sup.CalledOff(b.t.Context())
+		b.call("last call", func(ctx context.Context) error { _, err := b.sup.SuspendForShutdown(ctx); return err })
+		b.takeTrace()
+		ids, err := b.sup.ShutdownCancelled(b.t.Context())
 		require.NoError(t, err)
 		assert.Empty(t, ids)
 		b.start("other")
 		b.exit("slow", 0)
-		b.empty("slow")
-		assert.Contains(t, b.heard(), "0s last call: ok")
+		b.endScope("slow")
+		assert.Contains(t, b.takeTrace(), "0s last call: ok")
 		assert.Equal(t, "suspended", b.state("slow"))
-		ids, err = b.sup.CalledOff(b.t.Context())
+		ids, err = b.sup.ShutdownCancelled(b.t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []string{"slow"}, ids)
 	})
 }
 
-// TestAShutdownThatIsCalledOffTwice: what was not resumed before it was announced again is resumed after that.
-func TestAShutdownThatIsCalledOffTwice(t *testing.T) {
+// TestShutdownCancelled_Twice: a session that was not resumed before the shutdown was announced
+// again is resumed after that one is canceled, too.
+func TestShutdownCancelled_Twice(t *testing.T) {
 	supervise(t, func(b *bed) {
 		ids := []string{"a", "b", "c", "d", "e", "f"}
 		for _, id := range ids {
@@ -209,28 +221,29 @@ func TestAShutdownThatIsCalledOffTwice(t *testing.T) {
 		require.NoError(t, b.create("command", Spec{ID: "fresh", Command: []string{"true"}, NoStart: true}))
 		end := func() {
 			b.t.Helper()
-			told := b.heard()
+			trace := b.takeTrace()
 			for _, id := range ids {
 				if state := b.state(id); state == "stopping" {
 					b.exit(id, 143)
-					b.empty(id)
+					b.endScope(id)
 				}
 			}
-			assert.Contains(t, append(told, b.heard()...), "0s last call: ok")
+			assert.Contains(t, append(trace, b.takeTrace()...), "0s last call: ok")
 		}
-		lastCall := func(ctx context.Context) error { _, err := b.sup.LastCall(ctx); return err }
-		calledOff := func(ctx context.Context) error { _, err := b.sup.CalledOff(ctx); return err }
+		lastCall := func(ctx context.Context) error { _, err := b.sup.SuspendForShutdown(ctx); return err }
+		calledOff := func(ctx context.Context) error { _, err := b.sup.ShutdownCancelled(ctx); return err }
 		b.call("last call", lastCall)
 		end()
-		require.NoError(t, b.sup.do(func() { b.sup.interrupted["fresh"] = "r0" }), "as if one of its name had been removed, and it made since")
+		// As if a session of this name had been removed after the first call, and created again.
+		require.NoError(t, b.sup.do(func() { b.sup.suspendedForShutdown["fresh"] = "r0" }))
 		hold := make(chan struct{})
-		b.world.start = func(p Plan, tell func(session.Event)) error { <-hold; return runs(p, tell) }
+		b.system.start = func(p Plan, report func(session.Event)) error { <-hold; return runs(p, report) }
 		b.call("called off", calledOff)
 		b.call("last call", lastCall)
 		close(hold)
 		end()
 		b.call("called off again", calledOff)
-		b.heard()
+		b.takeTrace()
 		for _, id := range ids {
 			assert.Equal(t, "running", b.state(id), id)
 		}
@@ -238,28 +251,32 @@ func TestAShutdownThatIsCalledOffTwice(t *testing.T) {
 	})
 }
 
-// TestAShutdownWaitsForTheSlowest: an agent has the time that its definition gives it, and systemd is told how long that may be.
-func TestAShutdownWaitsForTheSlowest(t *testing.T) {
+// TestShutdown_WaitsForTheSlowestAgent: an agent has the time that its definition specifies, and
+// the maximum is reported, for systemd.
+func TestShutdown_WaitsForTheSlowestAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.world.stops = true
-		b.sup.Ending = func(most time.Duration) { b.tell("ends in %s", most) }
+		b.system.stops = true
+		b.sup.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.sup.Run(ctx) }()
-		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{"slow": {Name: "slow", Command: []string{"x"}, Properties: []string{"TimeoutStopSec=60"}}}))
+		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
+			"slow": {Name: "slow", Command: []string{"x"}, Properties: []string{"TimeoutStopSec=60"}},
+		}))
 		require.NoError(t, b.create("slow", Spec{ID: "shop"}))
-		b.heard()
+		b.takeTrace()
 		cancel()
 		<-done
-		told := b.heard()
-		assert.Contains(t, told, "0s ends in 1m5s")
-		assert.Contains(t, told, "60s kill shop")
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "0s ends in 1m5s")
+		assert.Contains(t, trace, "60s kill shop")
 	})
 }
 
-// TestAStartThatTheEndComesBefore is not answered as if it had worked.
-func TestAStartThatTheEndComesBefore(t *testing.T) {
+// TestShutdown_FailsAStartInProgress: a start that the end of the daemon, of the login session or
+// of the machine interrupts returns an error.
+func TestShutdown_FailsAStartInProgress(t *testing.T) {
 	starts := map[string]func(context.Context, *Supervisor) error{
 		"create": func(ctx context.Context, s *Supervisor) error {
 			_, err := s.Create(ctx, "command", Spec{ID: "new", Command: []string{"true"}})
@@ -271,14 +288,14 @@ func TestAStartThatTheEndComesBefore(t *testing.T) {
 	}
 	ends := map[string]func(b *bed, end func()){
 		"the daemon alone ends":  func(_ *bed, end func()) { end() },
-		"the login session ends": func(b *bed, end func()) { b.world.stops = true; end() },
+		"the login session ends": func(b *bed, end func()) { b.system.stops = true; end() },
 		"the machine goes down": func(b *bed, _ func()) {
-			b.call("last call", func(ctx context.Context) error { _, err := b.sup.LastCall(ctx); return err })
+			b.call("last call", func(ctx context.Context) error { _, err := b.sup.SuspendForShutdown(ctx); return err })
 		},
 	}
-	for how, end := range ends {
+	for reason, end := range ends {
 		for name, start := range starts {
-			t.Run(name+", "+how, func(t *testing.T) {
+			t.Run(name+", "+reason, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBed(t)
 					ctx, cancel := context.WithCancel(t.Context())
@@ -287,45 +304,45 @@ func TestAStartThatTheEndComesBefore(t *testing.T) {
 					b.start("lives")
 					b.start("ended")
 					b.exit("ended", 0)
-					b.empty("ended")
-					b.heard()
-					b.world.start = func(p Plan, tell func(session.Event)) error { scopeRuns(p, tell); return nil }
+					b.endScope("ended")
+					b.takeTrace()
+					b.system.start = func(p Plan, report func(session.Event)) error { scopeRuns(p, report); return nil }
 					var err error
 					answered := make(chan struct{})
 					go func() { defer close(answered); err = start(t.Context(), b.sup) }()
 					synctest.Wait()
 					end(b, cancel)
 					synctest.Wait()
-					for _, id := range []string{"lives", "ended"} { // what is asked to end does so
-						b.empty(id)
+					for _, id := range []string{"lives", "ended"} { // these end if they were requested to
+						b.endScope(id)
 					}
 					if name == "create" {
-						b.empty("new")
+						b.endScope("new")
 					}
 					cancel()
 					<-done
 					<-answered
-					if !errors.Is(err, ErrClosed) { // the server has the same words for it
+					if !errors.Is(err, ErrClosed) { // which the bus server reports in the same way
 						assert.Equal(t, ShuttingDown, kindOf(err), "%v", err)
 					}
-					assert.NotContains(t, b.heard()[1:], "start lives", "nothing begins")
+					assert.NotContains(t, b.takeTrace()[1:], "0s start lives", "no run begins")
 				})
 			})
 		}
 	}
 }
 
-func TestOnlyAShutdownIsAnnounced(t *testing.T) {
+func TestAnnounce_ReportsAShutdownOnly(t *testing.T) {
 	for name, stops := range map[string]bool{"the login session ends": true, "the daemon alone ends": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				b.world.stops = stops
-				b.sup.Announce = func(on bool) { b.tell("shutting down: %t", on) }
+				b.system.stops = stops
+				b.sup.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
 				b.sup.Run(ctx)
-				assert.Equal(t, stops, slices.Contains(b.heard(), "0s shutting down: true"))
+				assert.Equal(t, stops, slices.Contains(b.takeTrace(), "0s shutting down: true"))
 			})
 		})
 	}

@@ -8,15 +8,16 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Snapshot is a session as clients see it. It is never changed once it was made. Times are wall clock, zero where there is none.
+// Snapshot is a session as clients see it. It is not changed after it was created. Times are of the
+// wall clock, zero if there is none.
 type Snapshot struct {
 	ID               string
 	Agent            string
 	Command          []string
 	WorkingDirectory string
 	Created          time.Time
-	Worktree         string // the branch of its git worktree, "" if it has none
-	Repository       string // the directory of the repository that the worktree is of, "" if it has none
+	Worktree         string // branch of its git worktree, "" if it has none
+	Repository       string // directory of the worktree's repository, "" if it has none
 	Description      string
 	Labels           map[string]string
 	OnLogin          string
@@ -35,38 +36,44 @@ type Snapshot struct {
 	Started          time.Time
 	Exited           time.Time
 	StateChanged     time.Time
-	ChangedMonotonic time.Duration // by CLOCK_MONOTONIC: when it was known that State had changed; 0 if on an earlier boot
+	ChangedMonotonic time.Duration // CLOCK_MONOTONIC when corrald noticed the change of State; 0 if on an earlier boot
 	SessionAlive     bool
 	AgentAlive       bool
 	Frozen           bool
 	Resumable        bool
-	Resumed          bool // its last run has gone on with the conversation
+	Resumed          bool // its last run has continued the conversation
 	Idle             bool
 	IdleSince        time.Time
-	LastActivity     time.Time // the last output before it fell silent, or the first after that
+	LastActivity     time.Time // last output before the agent fell silent, or the first one after that
 	Unit             string
 	MainPID          uint32
 	NRuns            uint32
-	Ran              time.Duration // how long all runs have lived that are over
+	Ran              time.Duration // total duration of all runs that have ended
 	Expires          time.Time
-	SuspendsAt       time.Duration // by CLOCK_MONOTONIC: when it will have been idle for too long, 0 if never
+	SuspendsAt       time.Duration // CLOCK_MONOTONIC when it is suspended for being idle, 0 if never
 
-	AttentionSince        time.Time // when it began to want a person
-	AttentionAcknowledged bool      // a person has seen what it wants
+	AttentionSince        time.Time // when it began to need a person's attention
+	AttentionAcknowledged bool      // a person has seen why
 
-	Attached    bool // somebody is attached to its terminal
-	Interrupted bool // it is suspended, and neither by wish nor for being idle: the machine, the login session or the daemon ended
-	ByWish      bool // how it ended follows from what a client has asked for, who knows
+	Attached bool // a client is attached to its terminal
+	// Interrupted: it is suspended, neither on request nor for being idle. The machine, the login
+	// session or the daemon ended.
+	Interrupted bool
+	// ByRequest: its result is the consequence of a client's request, and that client knows it.
+	ByRequest bool
 
-	UnitProperties []session.Property // that were set for it
-	CPUTime        time.Duration      // of the agent of the last run and the children that it waited for, zero while it lives or if that is not known
-	MaxRSS         uint64             // bytes: the memory of the largest of these processes, 0 likewise
+	UnitProperties []session.Property // those that were set for it
+	// CPUTime is of the agent of the last run and of the children that it waited for. It is zero while
+	// the agent runs or if it is unknown.
+	CPUTime time.Duration
+	MaxRSS  uint64 // bytes: the memory of the largest of these processes, 0 likewise
 
-	Runs         []session.Account // those that are remembered, the newest last
-	ControlGroup string            // below the root of the hierarchy, "" if there is none
-	Live         bool              // its scope is there
+	Runs         []session.RunSummary // the runs that are in the record, the newest last
+	ControlGroup string               // below the root of the hierarchy, "" if there is none
+	Live         bool                 // its scope exists
 }
 
+// snapshot returns the session as clients are to see it.
 func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	rec := e.rec
 	v := rec.View()
@@ -88,12 +95,12 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		Resumable:        rec.Resumable(),
 		NRuns:            rec.NRuns,
 		Unit:             UnitName(rec.Agent, rec.ID),
-		Expires:          s.expires(rec, v.State),
-		Runs:             rec.Accounts(),
+		Expires:          s.expiresAt(rec, v.State),
+		Runs:             rec.RunSummaries(),
 		UnitProperties:   rec.UnitProperties,
 		Attached:         e.run.attached,
 		Interrupted:      v.State == session.Suspended && v.Reason != "" && !rec.Run.IdledOut,
-		ByWish:           s.byWish(e, v),
+		ByRequest:        s.endedByRequest(e, v),
 	}
 	if rec.Worktree != nil {
 		snap.Worktree, snap.Repository = rec.Worktree.Branch, strings.TrimSuffix(rec.Worktree.Repository, "/.git")
@@ -105,7 +112,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	if rec.ChangedOn.ID == s.boot.ID {
 		snap.ChangedMonotonic = rec.ChangedMonotonic
 	}
-	s.showActivity(e, snap)
+	s.addActivity(e, snap)
 	if r := rec.Run; r != nil {
 		snap.Started = r.Started
 		snap.Resumed = r.Resumed
@@ -127,24 +134,26 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	return snap
 }
 
-// byWish tells whether the session ended by a signal that a client has had sent, or could not be started and a client has been told so.
-func (s *Supervisor) byWish(e *entry, v session.View) bool {
+// endedByRequest reports whether the session ended by a signal that a client has requested, or
+// could not be started and a client has received that error.
+func (s *Supervisor) endedByRequest(e *entry, v session.View) bool {
 	if v.Result == session.CannotStart && len(e.waiting) > 0 && !e.unattended {
-		e.known = e.rec.Run.ID
+		e.knownRun = e.rec.Run.ID
 	}
 	r := e.rec.Run
 	switch v.Result {
 	case session.Signal, session.CoreDump:
-		return e.known == r.ID && r.Exit != nil && r.Exit.Value == e.signal
+		return e.knownRun == r.ID && r.Exit != nil && r.Exit.Value == e.clientSignal
 	case session.CannotStart:
-		return e.known == r.ID
+		return e.knownRun == r.ID
 	}
 	return false
 }
 
-// showActivity puts into the snapshot what the session's agent does, and why it wants a person.
-func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
-	activity, source, since := e.rec.Active()
+// addActivity adds the activity of the agent, and why it needs a person's attention, to the
+// snapshot.
+func (s *Supervisor) addActivity(e *entry, snap *Snapshot) {
+	activity, source, since := e.rec.Activity()
 	snap.Activity, snap.AttentionSource, snap.StatusText = activity, source.Public(), e.rec.StatusText()
 	if activity == session.Idle || activity == session.Waiting {
 		snap.Idle, snap.IdleSince = true, since
@@ -157,12 +166,13 @@ func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
 	}
 }
 
-// Counts is how many sessions there are, archived ones left out.
+// Counts is the number of sessions, in total and by state, without archived ones.
 type Counts struct {
 	Sessions, Running, Waiting, TurnsEnded, Failed, Stale, Suspended uint32
 }
 
-// TotalRuntime is how long all runs of the session have lived until now.
+// TotalRuntime returns the total duration of all runs of the session, including a current one until
+// now.
 func (n *Snapshot) TotalRuntime(now time.Time) time.Duration {
 	if n.AgentAlive && !n.Started.IsZero() && now.After(n.Started) {
 		return n.Ran + now.Sub(n.Started)
@@ -170,10 +180,11 @@ func (n *Snapshot) TotalRuntime(now time.Time) time.Duration {
 	return n.Ran
 }
 
-// Program is what a person calls what the session runs: its agent, or the program of a plain command.
+// Program returns the name of what the session runs, for a person: the agent, or the program of a
+// plain command.
 func (n *Snapshot) Program() string { return programName(n.Agent, n.Command) }
 
-// CountOf counts the sessions that the snapshots are of.
+// CountOf counts the sessions of the snapshots.
 func CountOf(all []*Snapshot) Counts {
 	var c Counts
 	for _, snap := range all {
@@ -182,7 +193,7 @@ func CountOf(all []*Snapshot) Counts {
 	return c
 }
 
-// with returns the counts with one more session.
+// with returns the counts including one more session.
 func (c Counts) with(snap *Snapshot) Counts {
 	if snap.State == string(session.Archived) {
 		return c
@@ -207,7 +218,7 @@ func (c Counts) with(snap *Snapshot) Counts {
 	return c
 }
 
-// String puts the counts as systemctl status shows them: "3 running, 1 failed".
+// String returns the counts as systemctl status shows them: "3 running, 1 failed".
 func (c Counts) String() string {
 	var parts []string
 	add := func(n uint32, what string) {
@@ -232,46 +243,47 @@ func (c Counts) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// tellStatus tells the service manager the counts, if they have changed.
-func (s *Supervisor) tellStatus() {
-	if s.Status == nil {
+// reportStatus sends the counts to the service manager, if they have changed.
+func (s *Supervisor) reportStatus() {
+	if s.SetStatus == nil {
 		return
 	}
 	var c Counts
 	for _, e := range s.sessions {
-		if e.shown != nil {
-			c = c.with(e.shown)
+		if e.published != nil {
+			c = c.with(e.published)
 		}
 	}
 	text := c.String()
-	if text != s.lastText {
-		s.lastText = text
-		s.Status(text)
+	if text != s.lastStatus {
+		s.lastStatus = text
+		s.SetStatus(text)
 	}
 }
 
+// snapshots returns the published snapshot of every session, the oldest session first.
 func (s *Supervisor) snapshots() []*Snapshot {
 	all := make([]*Snapshot, 0, len(s.sessions))
 	for _, e := range s.sorted() {
-		if e.shown != nil {
-			all = append(all, e.shown)
+		if e.published != nil {
+			all = append(all, e.published)
 		}
 	}
 	return all
 }
 
-// Sessions returns every session, the oldest first.
+// Sessions returns a snapshot of every session, the oldest session first.
 func (s *Supervisor) Sessions() (all []*Snapshot, err error) {
 	err = s.do(func() { all = s.snapshots() })
 	return all, err
 }
 
-// Session returns one session. Errors: NoSuchSession.
+// Session returns a snapshot of one session. Errors: NoSuchSession.
 func (s *Supervisor) Session(id string) (snap *Snapshot, err error) {
 	if e := s.do(func() {
 		var e *entry
 		if e, err = s.find(id); err == nil {
-			snap = e.shown
+			snap = e.published
 		}
 	}); e != nil {
 		return nil, e

@@ -15,19 +15,20 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// leaving runs f with sessions shop and site that run, and a function that tells the daemon alone to end, and one that tells whether it has.
-func leaving(t *testing.T, f func(b *bed, leave func(), ended func() bool)) {
+// withTwoSessions runs f with the running sessions shop and site. The functions that it passes to f
+// make the daemon alone end, and return whether it has ended.
+func withTwoSessions(t *testing.T, f func(b *bed, quit func(), ended func() bool)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		require.NoError(t, os.WriteFile(b.world.FreezerFile(""), nil, 0o600))
-		b.sup.Ending = func(most time.Duration) { b.tell("ends in %s", most) }
+		require.NoError(t, os.WriteFile(b.system.EventsFile(""), nil, 0o600))
+		b.sup.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.sup.Run(ctx) }()
 		b.start("shop")
 		b.start("site")
-		b.heard()
-		b.world.result = "success"
+		b.takeTrace()
+		b.system.result = "success"
 		f(b, cancel, func() bool {
 			synctest.Wait()
 			select {
@@ -38,88 +39,93 @@ func leaving(t *testing.T, f func(b *bed, leave func(), ended func() bool)) {
 			}
 		})
 		<-done
-		assert.Equal(t, session.Suspended, b.records.last("site").View().State, "the others run on")
-		assert.False(t, b.records.last("site").Run.Left.IsZero())
+		assert.Equal(t, session.Suspended, b.records.last("site").View().State, "its agent keeps running")
+		assert.False(t, b.records.last("site").Run.LeftRunning.IsZero())
 	})
 }
 
-// listed is what systemd lists of the two.
-func listed(stopping bool) []Scope {
+// listedScopes returns the scopes of the two sessions as systemd lists them: both are active, and
+// that of shop may be stopping.
+func listedScopes(stopping bool) []Scope {
 	return []Scope{
 		{Name: UnitName("command", "shop"), InvocationID: "inv", Active: true, Stopping: stopping},
 		{Name: UnitName("command", "site"), InvocationID: "inv", Active: true},
 	}
 }
 
-func TestShutDown_EndsWhatSystemdStopsAtTheSameTime(t *testing.T) {
-	leaving(t, func(b *bed, leave func(), ended func() bool) {
-		b.world.scopes = listed(true)
-		leave()
-		assert.Equal(t, []string{"0s abandon app-corral-command-site.scope", "0s ends in 15s"}, b.heard())
-		<-time.After(signalTime)
-		told := b.heard()
-		assert.Contains(t, told, "0.25s ask agent shop", "systemd has left that to us: tmux lives")
-		assert.NotContains(t, told, "0.25s ask agent site")
+func TestShutdown_StopsSessionsThatSystemdStops(t *testing.T) {
+	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
+		b.system.scopes = listedScopes(true)
+		quit()
+		assert.Equal(t, []string{"0s abandon app-corral-command-site.scope", "0s ends in 15s"}, b.takeTrace())
+		<-time.After(tmuxExitTimeout)
+		trace := b.takeTrace()
+		assert.Contains(t, trace, "0.25s terminate shop", "systemd has left that to the daemon: tmux is alive")
+		assert.NotContains(t, trace, "0.25s terminate site")
 		b.exit("shop", 7)
-		assert.False(t, ended(), "there may be more in the scope")
-		b.world.populated = false
-		b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY)
+		assert.False(t, ended(), "the scope may contain other processes")
+		b.system.populated = false
+		b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY)
 		assert.True(t, ended(), "whether systemd reports it or not")
 		rec := b.records.last("shop")
 		v := rec.View()
-		assert.Equal(t, session.View{State: session.Stopped, Result: "success", Reason: scopeStopped, Since: v.Since}, v)
+		want := session.View{State: session.Stopped, Result: "success", Reason: reasonScopeStopped, Since: v.Since}
+		assert.Equal(t, want, v)
 		assert.Equal(t, 7, rec.Run.Exit.Value)
 	})
 }
 
-// TestShutDown_EndsWhatSystemdBeginsToStopMeanwhile: after the scopes were listed, and before they were abandoned.
-func TestShutDown_EndsWhatSystemdBeginsToStopMeanwhile(t *testing.T) {
-	leaving(t, func(b *bed, leave func(), ended func() bool) {
-		b.world.scopes, b.world.tooLate = listed(false), []string{UnitName("command", "shop")}
-		leave()
-		assert.Equal(t, []string{"0s abandon app-corral-command-shop.scope, app-corral-command-site.scope", "0s ends in 15s"}, b.heard())
-		<-time.After(signalTime)
-		assert.Contains(t, b.heard(), "0.25s ask agent shop")
+// TestShutdown_StopsSessionsThatSystemdBeginsToStop: systemd begins to stop a scope after the
+// scopes were listed, and before they were abandoned.
+func TestShutdown_StopsSessionsThatSystemdBeginsToStop(t *testing.T) {
+	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
+		b.system.scopes, b.system.tooLate = listedScopes(false), []string{UnitName("command", "shop")}
+		quit()
+		assert.Equal(t, []string{
+			"0s abandon app-corral-command-shop.scope, app-corral-command-site.scope", "0s ends in 15s",
+		}, b.takeTrace())
+		<-time.After(tmuxExitTimeout)
+		assert.Contains(t, b.takeTrace(), "0.25s terminate shop")
 		b.exit("shop", 7)
-		b.empty("shop")
+		b.endScope("shop")
 		assert.True(t, ended())
 		assert.Equal(t, session.Stopped, b.records.last("shop").View().State)
 	})
 }
 
-func TestShutDown_EndsWhatSystemdHasAskedItToStop(t *testing.T) {
-	leaving(t, func(b *bed, leave func(), ended func() bool) {
-		b.world.scopes = listed(true)
-		leave()
+func TestShutdown_StopsSessionsAtSystemdsRequest(t *testing.T) {
+	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
+		b.system.scopes = listedScopes(true)
+		quit()
 		b.sup.ScopeStopRequested(UnitName("command", "shop"), "inv")
-		assert.Contains(t, b.heard(), "0s ask agent shop", "at once")
+		assert.Contains(t, b.takeTrace(), "0s terminate shop", "at once")
 		b.exit("shop", 0)
-		b.empty("shop")
-		<-time.After(signalTime)
+		b.endScope("shop")
+		<-time.After(tmuxExitTimeout)
 		assert.True(t, ended())
 		assert.Equal(t, session.Stopped, b.records.last("shop").View().State)
 	})
 }
 
-func TestShutDown_DoesNotAskWhomSystemdHasAsked(t *testing.T) {
-	leaving(t, func(b *bed, leave func(), ended func() bool) {
-		b.world.scopes = listed(true)
+func TestShutdown_DoesNotRepeatSystemdsSIGTERM(t *testing.T) {
+	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
+		b.system.scopes = listedScopes(true)
 		e := b.sup.sessions["shop"]
-		require.NoError(t, b.sup.do(func() { b.sup.drop(&e.run.tmux) }), "tmux has ended of its SIGTERM")
-		leave()
-		<-time.After(signalTime)
-		assert.NotContains(t, b.heard(), "0.25s ask agent shop")
+		require.NoError(t, b.sup.do(func() { b.sup.closeDescriptor(&e.run.tmux) }), "tmux has exited because of its SIGTERM")
+		quit()
+		<-time.After(tmuxExitTimeout)
+		assert.NotContains(t, b.takeTrace(), "0.25s terminate shop")
 		b.exit("shop", 0)
-		b.empty("shop")
+		b.endScope("shop")
 		assert.True(t, ended())
 		assert.Equal(t, session.Stopped, b.records.last("shop").View().State)
 	})
 }
 
-func TestShutDown_WaitsNoLongerThanTheAgentsHaveTime(t *testing.T) {
-	leaving(t, func(b *bed, leave func(), ended func() bool) {
-		b.world.scopes = listed(true)
-		leave()
+func TestShutdown_WaitsForTheStopTimeoutAtMost(t *testing.T) {
+	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
+		b.system.scopes = listedScopes(true)
+		quit()
 		<-time.After(b.sup.Config.StopTimeout + shutdownMargin - time.Millisecond)
 		assert.False(t, ended())
 		<-time.After(time.Millisecond)
@@ -128,38 +134,40 @@ func TestShutDown_WaitsNoLongerThanTheAgentsHaveTime(t *testing.T) {
 	})
 }
 
-// TestShutDown_AnExitOfAStopThatSystemdHasNotReported is no end of the agent's own: its shim was told to end, too.
-func TestShutDown_AnExitOfAStopThatSystemdHasNotReported(t *testing.T) {
+// TestShutdown_AttributesAnExitToAnUnreportedStop: the agent has not exited by itself if its shim
+// got SIGTERM, too.
+func TestShutdown_AttributesAnExitToAnUnreportedStop(t *testing.T) {
 	exit := func(b *bed) {
 		rec := b.records.last("shop")
 		now := b.sup.Monotonic()
-		b.record(rec, exitstatus.Status{
-			RunID: rec.Run.ID, Code: exitstatus.Exited, PID: 12, Started: rec.Run.Started, Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
+		b.writeExitStatus(rec, exitstatus.Status{
+			RunID: rec.Run.ID, Code: exitstatus.Exited, PID: 12, Started: rec.Run.Started,
+			Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
 		})
-		b.files.tell(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
+		b.files.notify(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
 		synctest.Wait()
 	}
 	for name, row := range map[string]struct {
 		before, after []Scope
 		state         session.State
 	}{
-		"the scope has ended":                     {listed(false)[1:], nil, session.Stopped},
-		"the scope is stopped":                    {listed(true), nil, session.Stopped},
-		"somebody has signalled all of it":        {listed(false), nil, session.Completed},
-		"it is read while corrald stays for that": {nil, listed(true), session.Stopped},
+		"the scope has ended":                             {listedScopes(false)[1:], nil, session.Stopped},
+		"the scope is stopping":                           {listedScopes(true), nil, session.Stopped},
+		"somebody has signalled all of its processes":     {listedScopes(false), nil, session.Completed},
+		"the exit is read while corrald waits for a stop": {nil, listedScopes(true), session.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
-			leaving(t, func(b *bed, leave func(), ended func() bool) {
+			withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
 				if row.before != nil {
 					exit(b)
 					assert.Equal(t, "completed", b.state("shop"))
-					b.world.scopes, b.world.populated = row.before, row.state != session.Stopped
-					leave()
+					b.system.scopes, b.system.populated = row.before, row.state != session.Stopped
+					quit()
 				} else {
-					b.world.scopes = row.after
-					leave()
+					b.system.scopes = row.after
+					quit()
 					exit(b)
-					b.meanwhile(func() { b.world.populated = false })
+					b.onLoop(func() { b.system.populated = false })
 				}
 				<-time.After(time.Minute)
 				assert.True(t, ended())
@@ -175,19 +183,19 @@ func TestShutDown_AnExitOfAStopThatSystemdHasNotReported(t *testing.T) {
 func TestShutdown_LateExitWithoutSIGTERMIsNoStop(t *testing.T) {
 	for name, tmuxDead := range map[string]bool{"tmux runs": false, "tmux has exited": true} {
 		t.Run(name, func(t *testing.T) {
-			leaving(t, func(b *bed, leave func(), _ func() bool) {
-				b.exitUnseen("shop", 0)
-				b.world.dead, b.world.scopes = tmuxDead, listed(false)
+			withTwoSessions(t, func(b *bed, quit func(), _ func() bool) {
+				b.exitWithoutEvent("shop", 0)
+				b.system.dead, b.system.scopes = tmuxDead, listedScopes(false)
 				require.NoError(t, b.sup.do(func() {
 					e := b.sup.sessions["shop"]
 					b.sup.stopping = true
-					b.sup.apply(e, session.LeftBehind{Run: e.rec.Run.ID, At: time.Now()})
+					b.sup.apply(e, session.LeftRunning{Run: e.rec.Run.ID, At: time.Now()})
 					b.sup.readExit(e)
 					b.sup.apply(e, session.ScopeEnded{Run: e.rec.Run.ID, At: time.Now()})
 				}))
-				b.heard()
+				b.takeTrace()
 				assert.Equal(t, session.Completed, b.records.last("shop").View().State)
-				leave()
+				quit()
 			})
 		})
 	}

@@ -1,8 +1,9 @@
-// Package supervisor owns every session: it decides, saves, publishes, and lets things be done.
+// Package supervisor owns all sessions: it decides, saves, publishes, and has effects carried out.
 //
-// One goroutine, the loop, owns all state; the only door to it is a function. A turn of the loop is: drain, apply, save, publish, act. The loop
-// waits for nothing but the store. What takes time is an effect, done by a goroutine of the session it is for, one after the other; what comes
-// of it returns through the door as an event.
+// One goroutine, the event loop, owns all state; others post functions to its mailbox. One
+// iteration drains the mailbox, applies the events, saves, publishes, and then starts effects. The
+// loop waits for nothing but the store: whatever takes time is an effect. A goroutine of the
+// session carries out its effects one after the other, and posts their results as events.
 package supervisor
 
 import (
@@ -24,30 +25,33 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// doorSize lets bursts through without a goroutine switch for each event; a turn drains it.
-const doorSize = 1024
+// mailboxSize lets bursts through without a goroutine switch for each event.
+const mailboxSize = 1024
 
-// Publisher is told what changed, in order. It must not block and must not call back.
+// Publisher publishes changes to clients, in the order of the calls. It must not block, and must
+// not call the Supervisor.
 type Publisher interface {
-	// Publish takes the changes of one turn. After is to be called, in order, once everything in changes is on its way to clients: calls are
-	// answered by it.
+	// Publish publishes the changes of one iteration. Once all of them are on their way to clients, it
+	// calls the functions of after, in order: they answer calls.
 	Publish(changes []Change, after []func())
-	// PublishProblems takes everything that is wrong, when that has changed.
+	// PublishProblems publishes the current problems. It is called when they have changed.
 	PublishProblems(all []Problem)
 }
 
-// Change is what became of one session in one turn. Old is nil for a new session, New for one that was removed.
+// Change is one session's change in an iteration. Old is nil for a new one, New for a removed one.
 type Change struct {
 	Old, New *Snapshot
 }
 
-// counts tells whether the change is one that Counts can show.
-func (c Change) counts() bool {
-	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity || c.Old.SuspendsAt != c.New.SuspendsAt
+// affectsCounts reports whether the counts, or the time of the next suspension, may have changed.
+func (c Change) affectsCounts() bool {
+	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity ||
+		c.Old.SuspendsAt != c.New.SuspendsAt
 }
 
-// Records is where sessions are kept. Save, SyncExit, which makes the record of an exit durable, and KeepExit, which writes one that was found elsewhere,
-// are called for different sessions at the same time.
+// Records stores the records of sessions. SyncExit makes the record of an exit durable, and
+// KeepExit writes one that was found elsewhere. Save, SyncExit and KeepExit are called for
+// different sessions at the same time.
 type Records interface {
 	Create(id string) error
 	Save(rec *session.Session, writer string) error
@@ -57,7 +61,7 @@ type Records interface {
 	SessionDir(id string) string
 }
 
-// Files is how the loop is told of files: an inotify.Watcher. Add is called by any goroutine.
+// Files notifies the loop of changes of files: an inotify.Watcher. Any goroutine may call Add.
 type Files interface {
 	Add(path string, mask uint32) (int32, error)
 	Remove(watch int32)
@@ -65,7 +69,7 @@ type Files interface {
 	Close() error
 }
 
-// Descriptors is how the loop is told of pidfds and sockets: a fdpoll.Poller.
+// Descriptors notifies the loop of pidfds and sockets that are ready: a fdpoll.Poller.
 type Descriptors interface {
 	Add(fd int, key fdpoll.Key) error
 	Rearm(fd int, key fdpoll.Key) error
@@ -74,100 +78,103 @@ type Descriptors interface {
 	Close() error
 }
 
-// Options is what a Supervisor is made of.
+// Options configures a Supervisor. The event loop calls KeepAlive and the functions from SetAlarm
+// on. Each of them may be nil.
 type Options struct {
+	System
 	Config      config.Config
 	Agents      map[string]config.Agent
 	Records     Records
-	World       World
 	Publisher   Publisher
-	Files       Files                 // closed by Run, as Descriptors is
-	OpenFiles   func() (Files, error) // makes Files if it is nil, and again if that fails
+	Files       Files                 // closed by Run, like Descriptors
+	OpenFiles   func() (Files, error) // creates Files if it is nil; called again after an error
 	Descriptors Descriptors
 	Log         *slog.Logger
 	Version     string
 	BootID      string
-	RuntimeDir  string                   // $XDG_RUNTIME_DIR/corral
-	Home        string                   // for specifiers
-	ShareDir    string                   // for specifiers: what comes with Corral for its agents
-	WorktreeDir string                   // where sessions' git worktrees are made: $XDG_DATA_HOME/corral/worktrees
-	Git         worktree.Git             // makes, examines and removes them
-	Alive       func()                   // called by the loop, at least every AliveEvery; nil where nobody watches it
-	AliveEvery  time.Duration            // half of the watchdog's time
-	SinceBoot   func() time.Duration     // a clock that nobody can set: clock.SinceBoot if it is nil
-	Monotonic   func() time.Duration     // one that stands still while the machine sleeps: clock.Monotonic if it is nil
-	AfterFunc   deadline.Start           // deadline.Real if it is nil
-	Alarm       func(time.Time)          // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
-	Stirred     func()                   // called by the loop at the beginning of each turn
-	Status      func(text string)        // called by the loop when the counts have changed: "3 running, 1 failed"
-	Announce    func(bool)               // called by the loop when the end of the machine, or of the login session, is near (true), or is not any more
-	Live        func(some bool)          // called by the loop when the first agent begins to live, and when the last one is gone
-	Ending      func(most time.Duration) // called by the loop when it waits for the agents to end before it ends itself, with how long that may take; may be nil
+	RuntimeDir  string       // $XDG_RUNTIME_DIR/corral
+	Home        string       // for specifiers
+	ShareDir    string       // for specifiers: the directory of the files that Corral provides for agents
+	WorktreeDir string       // of the sessions' git worktrees: $XDG_DATA_HOME/corral/worktrees
+	Git         worktree.Git // creates, examines and removes them
+
+	KeepAlive         func()               // notifies the watchdog, at least every KeepAliveInterval
+	KeepAliveInterval time.Duration        // half of the watchdog's timeout; 0 if there is no watchdog
+	SinceBoot         func() time.Duration // a clock that cannot be set; nil for clock.SinceBoot
+	Monotonic         func() time.Duration // a clock that stops while the machine sleeps; nil for clock.Monotonic
+	AfterFunc         deadline.Start       // nil for deadline.Real
+	SetAlarm          func(time.Time)      // AlarmRang is to be called at this time, not at all if it is zero
+	IterationBegins   func()               // called at the beginning of each iteration
+	SetStatus         func(text string)    // called when the counts have changed: "3 running, 1 failed"
+	AnnounceShutdown  func(bool)           // called if the machine, or login session, is about to end (or no longer is)
+	SetAnyAgentAlive  func(bool)           // called when the first agent is alive, and when the last one is gone
+	StopDelayed       func(time.Duration)  // called if the daemon waits for agents before it exits, at most this long
 }
 
-// Supervisor is the daemon's heart. Its methods may be called from any goroutine, but not from the loop.
+// Supervisor supervises all sessions. Its methods may be called from any goroutine, but not from
+// the event loop.
 type Supervisor struct {
 	Options
-	door   chan func()
-	done   chan struct{} // closed when the loop has ended
-	ctx    context.Context
-	cancel context.CancelFunc
+	mailbox chan func()
+	done    chan struct{} // closed when the loop has ended
+	ctx     context.Context
+	cancel  context.CancelFunc
 
-	// What follows belongs to the loop.
-	sessions map[string]*entry
-	reserved map[string]bool   // ids of sessions that are about to be created
-	units    map[string]*entry // by the name of the scope, which each session has to itself
-	dirty    []*entry
-	after    []func()
-	stopping bool
-	asking   int // questions to systemd why it stops scopes that are not answered yet
+	// Only the event loop uses the following fields.
+	sessions     map[string]*entry
+	reserved     map[string]bool   // ids of sessions that are about to be created
+	units        map[string]*entry // by the name of the scope: no two sessions use the same name
+	dirty        []*entry
+	afterPublish []func() // called once this iteration is published
+	stopping     bool     // the daemon is about to exit
+	stopQueries  int      // number of unanswered queries to systemd why it stops a scope
 
-	shuttingDown bool
-	goingDown    bool              // so does the machine
-	interrupted  map[string]string // ids and runs of the sessions that were suspended because it did, until they are resumed or have been in use
-	lastText     string
-	missed       int  // sessions that have to be looked at again
-	wasLive      bool // what Live was told last
+	announcedShutdown    bool
+	machineStops         bool              // SuspendForShutdown was called
+	suspendedForShutdown map[string]string // ids of the runs that it suspended, by session; see ShutdownCancelled
+	lastStatus           string
+	anyAgentAlive        bool          // the last argument of SetAnyAgentAlive
+	uncompared           int           // number of sessions that have to be compared with systemd's scopes once more
+	relistScheduled      bool          // listing these scopes has failed, and will be repeated
+	relistDelay          time.Duration // before that; 0 if the last listing has succeeded
 
-	unitsUnsure   bool // it is not known of all sessions that may expire whether a unit starts them
-	askingUnits   bool // systemd is being asked which sessions units start
-	askUnitsAgain bool // and is to be asked once more then
+	pulledInUnknown      bool          // whether a unit starts them is unknown of some sessions that may expire
+	refreshingPulledIn   bool          // a query to systemd which sessions units start is running
+	refreshPulledInAgain bool          // that query has to be repeated
+	alarmTime            time.Time     // of the last SetAlarm
+	alarmStale           bool          // the alarm may have to be set to another time
+	boot                 session.Boot  // the current one, by the clock as it was last read
+	clockSetAt           time.Time     // when the daemon started, or detected that the clock was set
+	startTime            time.Duration // of the daemon, by CLOCK_MONOTONIC
 
-	nextExpiry time.Time     // what the alarm is set to
-	rearm      bool          // it may have to be set anew
-	boot       session.Boot  // this one, by the clock as it was last seen
-	clockSince time.Time     // when the daemon started, or noticed that the clock had been set
-	began      time.Duration // by CLOCK_MONOTONIC: when the daemon did
+	shimMessage [shimwire.MaxMessage]byte // buffer for the message of a shim that is being read
+	onReady     map[fdpoll.Key]func()     // called when the descriptor is ready
+	lastKey     fdpoll.Key
 
-	heardShim [shimwire.MaxMessage]byte // the message of a shim that is being read
+	paths       map[int32]*pathWatch               // by pathWatch.number
+	inodes      map[int32]*inodeWatch              // by inotify's number
+	lastWatch   int32                              // the last pathWatch.number
+	workspaces  map[workspaceKey]*watchedWorkspace // workspaces of live runs
+	resolutions map[string]*resolution             // paths that are being resolved
+	probes      int                                // number of probes of workspaces in progress
+	activity    uint64                             // number of events of watches while probes were in progress
+	// by inotify's number of a watch: activity at its last event since the first of these probes began
+	lastActivity map[int32]uint64
 
-	keys map[fdpoll.Key]func()
-	next fdpoll.Key
+	addedProblems      []Problem         // found in records, or with files of sessions
+	daemonProblems     map[string]string // texts of the daemon's own problems, by topic
+	conversationShared bool              // at least two sessions use the same conversation
+	problemsStale      bool              // the problems may differ from publishedProblems
+	publishedProblems  []Problem
+	retryTimer         deadline.Stopper // nil if there is nothing to retry
+	retryDelay         time.Duration
+	loopStarted        bool // Run was called
 
-	paths   map[int32]*pathWatch  // by our number
-	inodes  map[int32]*inodeWatch // by inotify's
-	watches int32                 // the last number
-
-	places  map[where]*place // workspaces of the runs that live
-	ways    map[string]*way  // that are being found out, by path
-	looks   int              // at places that are under way
-	stirs   uint64
-	stirred map[int32]uint64 // by inotify's number: the last stir of a watch since the first of these looks began
-
-	found        []Problem         // when the records were read
-	troubles     map[string]string // of the daemon itself, by topic
-	sharing      bool              // sessions have the same conversation
-	unsure       bool              // problems may be others than toldProblems
-	toldProblems []Problem
-	retrying     deadline.Stopper // runs while there is anything to be tried again
-	retryAfter   time.Duration
-	running      bool // Run was called
-
-	listing   bool          // systemd is about to be asked again for its scopes
-	listAfter time.Duration // after that time, 0 if it answered the last time
+	calls    map[session.ReplyID]chan<- error // calls that wait for the end of an operation
+	lastCall session.ReplyID
 }
 
-// New makes a Supervisor. Run starts it.
+// New returns a Supervisor. Run starts it.
 func New(o Options) *Supervisor {
 	ctx, cancel := context.WithCancel(context.Background())
 	if o.SinceBoot == nil {
@@ -180,40 +187,42 @@ func New(o Options) *Supervisor {
 		o.AfterFunc = deadline.Real
 	}
 	s := &Supervisor{
-		Options:  o,
-		troubles: map[string]string{},
-		door:     make(chan func(), doorSize),
-		done:     make(chan struct{}),
-		ctx:      ctx,
-		cancel:   cancel,
-		sessions: map[string]*entry{}, interrupted: map[string]string{},
-		reserved: map[string]bool{},
-		units:    map[string]*entry{},
-		keys:     map[fdpoll.Key]func(){},
-		paths:    map[int32]*pathWatch{},
-		inodes:   map[int32]*inodeWatch{},
-		places:   map[where]*place{},
-		ways:     map[string]*way{},
-		stirred:  map[int32]uint64{},
+		Options:              o,
+		mailbox:              make(chan func(), mailboxSize),
+		done:                 make(chan struct{}),
+		ctx:                  ctx,
+		cancel:               cancel,
+		sessions:             map[string]*entry{},
+		reserved:             map[string]bool{},
+		units:                map[string]*entry{},
+		suspendedForShutdown: map[string]string{},
+		onReady:              map[fdpoll.Key]func(){},
+		paths:                map[int32]*pathWatch{},
+		inodes:               map[int32]*inodeWatch{},
+		workspaces:           map[workspaceKey]*watchedWorkspace{},
+		resolutions:          map[string]*resolution{},
+		lastActivity:         map[int32]uint64{},
+		daemonProblems:       map[string]string{},
+		calls:                map[session.ReplyID]chan<- error{},
 	}
-	s.began = s.Monotonic()
-	s.lookAtClock()
+	s.startTime = s.Monotonic()
+	s.checkClock()
 	s.openFiles()
 	return s
 }
 
-// ErrClosed is returned for calls that come after the loop has ended.
+// ErrClosed is returned for calls after the event loop has ended.
 var ErrClosed = errors.New("corrald is shutting down")
 
-// post sends f to the loop and does not wait for it. After the loop has ended it does nothing.
+// post has f called on the event loop, and does not wait. After the loop has ended it does nothing.
 func (s *Supervisor) post(f func()) {
 	select {
-	case s.door <- f:
+	case s.mailbox <- f:
 	case <-s.done:
 	}
 }
 
-// do runs f on the loop and waits for it.
+// do has f called on the event loop and waits until f has returned.
 func (s *Supervisor) do(f func()) error {
 	ran := make(chan struct{})
 	s.post(func() { f(); close(ran) })
@@ -225,35 +234,35 @@ func (s *Supervisor) do(f func()) error {
 	}
 }
 
-// Run is the loop. It returns when ctx is done, after everything was saved.
+// Run is the event loop. It returns when ctx is done and everything was saved.
 func (s *Supervisor) Run(ctx context.Context) {
 	defer close(s.done)
 	defer s.cancel()
-	s.running = true
+	s.loopStarted = true
 	if s.Files != nil {
 		s.runFiles()
 	}
-	go s.Descriptors.Run(func(k fdpoll.Key) { s.post(func() { s.fdReady(k) }) })
+	go s.Descriptors.Run(func(k fdpoll.Key) { s.post(func() { s.descriptorReady(k) }) })
 	defer func() {
+		_ = s.Descriptors.Close()
 		if s.Files != nil {
 			_ = s.Files.Close()
 		}
 	}()
-	defer func() { _ = s.Descriptors.Close() }()
 	alive := make(<-chan time.Time)
-	if s.Alive != nil && s.AliveEvery > 0 {
-		t := time.NewTicker(s.AliveEvery)
+	if s.KeepAlive != nil && s.KeepAliveInterval > 0 {
+		t := time.NewTicker(s.KeepAliveInterval)
 		defer t.Stop()
 		alive = t.C
 	}
 	for {
 		select {
-		case f := <-s.door:
-			s.turn(f)
+		case f := <-s.mailbox:
+			s.iterate(f)
 		case <-alive:
-			s.Alive()
+			s.KeepAlive()
 		case <-ctx.Done():
-			s.turn(s.shutDown)
+			s.iterate(s.shutDown)
 			return
 		}
 	}
@@ -263,166 +272,155 @@ func (s *Supervisor) runFiles() {
 	go s.Files.Run(func(e inotify.Event) { s.post(func() { s.fileEvent(e) }) })
 }
 
-// turn drains the door, applies what came, saves and publishes.
-func (s *Supervisor) turn(f func()) {
-	if s.Stirred != nil {
-		s.Stirred()
+// iterate calls f and then the functions in the mailbox, saves and publishes.
+func (s *Supervisor) iterate(f func()) {
+	if s.IterationBegins != nil {
+		s.IterationBegins()
 	}
 	f()
 drain:
-	for range doorSize {
+	for range mailboxSize {
 		select {
-		case f := <-s.door:
+		case f := <-s.mailbox:
 			f()
 		default:
 			break drain
 		}
 	}
-	s.settle()
-	s.tellProblems()
+	s.finishIteration()
+	s.publishProblems()
 }
 
-// touch marks a session as changed: settle looks at it at the end of the turn.
-func (s *Supervisor) touch(e *entry) {
+// markDirty marks a session as changed: finishIteration processes it.
+func (s *Supervisor) markDirty(e *entry) {
 	if !e.dirty {
 		e.dirty = true
 		s.dirty = append(s.dirty, e)
 	}
 }
 
-// apply changes a session's facts.
-func (s *Supervisor) apply(e *entry, ev session.Event) {
-	if e.rec.Apply(ev) {
-		switch ev.(type) {
-		case session.AgentExited:
-			e.exited = !e.unsaved
-		case session.Acknowledged: // nobody else has to know of it
-		default:
-			e.exited = false
-		}
-		e.unsaved = true
-		s.unsure = s.unsure || s.sharing
-	}
-	s.touch(e)
-}
-
-// settle decides what follows from the changes of this turn, saves the sessions that changed, publishes, and only then has what was decided done: what an
-// effect brings about is never told before what led to it.
-func (s *Supervisor) settle() {
-	if len(s.dirty) == 0 && len(s.after) == 0 {
+// finishIteration saves and publishes the changes of this iteration, and only then starts the
+// effects that were decided: what an effect causes is never published before what led to it.
+func (s *Supervisor) finishIteration() {
+	if len(s.dirty) == 0 && len(s.afterPublish) == 0 {
 		return
 	}
-	s.reactAll()
+	s.processDirty()
 	s.save(s.dirty)
-	s.giveUpUnsaved(s.dirty)
+	s.cancelUnsavedStarts(s.dirty)
 	changes := make([]Change, 0, len(s.dirty))
 	for _, e := range s.dirty {
 		e.dirty = false
-		changes = append(changes, s.show(e)...)
+		changes = append(changes, s.replaceSnapshot(e)...)
 	}
 	dirty := s.dirty
 	s.dirty = nil
 	for _, e := range dirty {
-		s.answer(e)
+		s.answerWaiters(e)
 	}
-	s.Publisher.Publish(changes, s.after)
-	s.after = nil
+	s.Publisher.Publish(changes, s.afterPublish)
+	s.afterPublish = nil
 	for _, e := range dirty {
 		for _, held := range e.held {
-			s.enqueue(e, held.do)
+			s.enqueue(e, held.run)
 		}
 		e.held = nil
 	}
 	s.saveExits(dirty)
-	counts := slices.ContainsFunc(changes, Change.counts)
+	counts := slices.ContainsFunc(changes, Change.affectsCounts)
 	if counts {
-		s.tellStatus()
-		s.tellLive()
+		s.reportStatus()
+		s.reportAnyAgentAlive()
 	}
-	if counts || s.rearm {
-		s.armExpiry()
-		s.rearm = false
+	if counts || s.alarmStale {
+		s.armAlarm()
+		s.alarmStale = false
 	}
-	if s.unitsUnsure {
-		s.unitsUnsure = false
-		s.lookAtUnitsSoon()
+	if s.pulledInUnknown {
+		s.pulledInUnknown = false
+		s.refreshPulledInSoon()
 	}
 }
 
-// reactAll lets every session that was touched follow from its facts. What is decided may touch more of them.
-func (s *Supervisor) reactAll() {
+// processDirty updates the watches and the recorded state of each changed session. This may change
+// further sessions, which are processed as well.
+func (s *Supervisor) processDirty() {
 	done := 0
 	for done < len(s.dirty) {
 		if e := s.dirty[done]; !e.removed {
-			s.endOutside(e)
-			s.react(e)
-			s.stamp(e)
+			s.applyDeferredEnd(e)
+			s.updateWatches(e)
+			s.recordState(e)
 		}
 		done++
 	}
 }
 
-// stamp notes what the state is, and since when. It follows from the facts, so it is no reason of its own to save before others are told.
-func (s *Supervisor) stamp(e *entry) {
+// recordState records the session's state, and since when it has it. The state follows from the
+// facts: its change alone need not be saved before it is published.
+func (s *Supervisor) recordState(e *entry) {
 	v := e.rec.View()
 	if e.rec.State == v.State && !e.rec.StateChanged.IsZero() {
 		return
 	}
-	back := slices.Contains([]session.State{session.Running, session.Starting, session.Created}, v.State) && (e.rec.State == session.Stale || e.rec.State == session.Orphaned)
+	returned := slices.Contains([]session.State{session.Running, session.Starting, session.Created}, v.State) &&
+		(e.rec.State == session.Stale || e.rec.State == session.Orphaned)
 	e.rec.State, e.rec.StateChanged = v.State, v.Since
-	if v.State == session.Running || back {
-		e.rec.Unsee() // whatever it was, it is over
+	if v.State == session.Running || returned {
+		e.rec.ClearSeen() // the condition that a person has seen is over
 	}
-	if v.Since.IsZero() || back {
-		e.rec.StateChanged, e.exited = time.Now(), false
+	if v.Since.IsZero() || returned {
+		e.rec.StateChanged, e.onlyExitUnsaved = time.Now(), false
 	}
-	s.lookAtClock()
+	s.checkClock()
 	e.rec.ChangedOn, e.rec.ChangedMonotonic = s.boot, s.Monotonic()
 	e.unsaved = true
 }
 
-// show makes the snapshot that clients see from now on.
-func (s *Supervisor) show(e *entry) []Change {
-	old := e.shown
+// replaceSnapshot replaces the session's published snapshot by a current one, logs a change of the
+// state, and returns the change, if there is one to publish.
+func (s *Supervisor) replaceSnapshot(e *entry) []Change {
+	old := e.published
 	if e.removed {
-		e.shown = nil
+		e.published = nil
 		if old == nil {
 			return nil
 		}
 		return []Change{{Old: old}}
 	}
-	e.shown = s.snapshot(e)
-	s.showExpiry(old.expiry(), e.shown.Expires)
-	before := string(e.adopted)
+	e.published = s.snapshot(e)
+	s.expiryChanged(old.expiry(), e.published.Expires)
+	before := string(e.adoptedState)
 	if old != nil {
 		before = old.State
 	}
-	if before != e.shown.State {
+	if before != e.published.State {
 		s.logState(e, before)
 	}
-	return []Change{{Old: old, New: e.shown}}
+	return []Change{{Old: old, New: e.published}}
 }
 
-// answer answers the calls that wait for what has come true. The answers leave after the signals.
-func (s *Supervisor) answer(e *entry) {
+// answerWaiters answers the calls whose condition has come true, after the changes are published.
+func (s *Supervisor) answerWaiters(e *entry) {
 	e.waiting = slices.DeleteFunc(e.waiting, func(w waiter) bool {
 		if !w.ready(e) {
 			return false
 		}
 		err := w.err(e)
-		s.after = append(s.after, func() { w.reply <- err })
+		s.afterPublish = append(s.afterPublish, func() { w.reply <- err })
 		return true
 	})
 }
 
-// enqueue has f done by the session's goroutine, after what was enqueued before.
+// enqueue has the session's goroutine call f, after what was enqueued before.
 func (s *Supervisor) enqueue(e *entry, f func()) {
 	e.queue = append(e.queue, f)
-	s.work(e)
+	s.runQueue(e)
 }
 
-func (s *Supervisor) work(e *entry) {
-	s.caughtUp(e)
+// runQueue starts the next function of the session's queue, unless one is running.
+func (s *Supervisor) runQueue(e *entry) {
+	s.resyncMissed(e)
 	if e.busy || len(e.queue) == 0 {
 		return
 	}
@@ -433,30 +431,32 @@ func (s *Supervisor) work(e *entry) {
 		f()
 		s.post(func() {
 			e.busy = false
-			s.work(e)
+			s.runQueue(e)
 		})
 	}()
 }
 
-// effect has f done once what was decided in this turn is saved.
-func (s *Supervisor) effect(e *entry, f func()) { s.hold(e, effect{do: f}) }
+// queueAfterSave enqueues f once the decisions of this iteration are saved and published.
+func (s *Supervisor) queueAfterSave(e *entry, f func()) { s.holdUntilSaved(e, queueEntry{run: f}) }
 
-// startEffect is effect for what begins a run: it is not done where that cannot be saved.
-func (s *Supervisor) startEffect(e *entry, f func()) { s.hold(e, effect{f, true}) }
-
-// effect is something to be done outside of the loop.
-type effect struct {
-	do     func()
-	starts bool
+// queueStartAfterSave is queueAfterSave for the start of a run: see cancelUnsavedStarts.
+func (s *Supervisor) queueStartAfterSave(e *entry, f func()) {
+	s.holdUntilSaved(e, queueEntry{f, true})
 }
 
-func (s *Supervisor) hold(e *entry, f effect) {
-	e.held = append(e.held, f)
-	s.touch(e)
+// queueEntry is a function that is called outside of the event loop.
+type queueEntry struct {
+	run       func()
+	startsRun bool
 }
 
-// event returns from an effect: it applies ev if the session is still there.
-func (s *Supervisor) event(e *entry, ev session.Event) {
+func (s *Supervisor) holdUntilSaved(e *entry, q queueEntry) {
+	e.held = append(e.held, q)
+	s.markDirty(e)
+}
+
+// postEvent has ev applied on the event loop, unless the session was removed. Effects call it.
+func (s *Supervisor) postEvent(e *entry, ev session.Event) {
 	s.post(func() {
 		if !e.removed {
 			s.apply(e, ev)
@@ -464,7 +464,7 @@ func (s *Supervisor) event(e *entry, ev session.Event) {
 	})
 }
 
-// find returns the session with this id, or why there is none.
+// find returns the session with this id. Errors: NoSuchSession.
 func (s *Supervisor) find(id string) (*entry, error) {
 	if e := s.sessions[id]; e != nil && !e.removed {
 		return e, nil
@@ -472,17 +472,17 @@ func (s *Supervisor) find(id string) (*entry, error) {
 	return nil, NoSession(id)
 }
 
-// add takes a session in.
+// add adds a session, and watches its workspace if the session needs that.
 func (s *Supervisor) add(e *entry) {
 	s.sessions[e.rec.ID] = e
 	s.units[UnitName(e.rec.Agent, e.rec.ID)] = e
-	s.touch(e)
-	if r := e.rec.Run; r.Live() && r.BootID == s.BootID || r == nil && e.adopted != "" && e.rec.Archived.IsZero() {
+	s.markDirty(e)
+	if r := e.rec.Run; r.Live() && r.BootID == s.BootID || r == nil && e.adoptedState != "" && e.rec.Archived.IsZero() {
 		s.watchWorkspace(e)
 	}
 }
 
-// sorted returns the sessions by age, then id.
+// sorted returns all sessions, sorted by time of creation and id.
 func (s *Supervisor) sorted() []*entry {
 	all := make([]*entry, 0, len(s.sessions))
 	for _, e := range s.sessions {

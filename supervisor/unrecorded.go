@@ -6,63 +6,64 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// recordTime is how long a shim may take to record the end of its agent. It does so within
+// recordTimeout is how long a shim may take to record the exit of its agent. A shim needs
 // milliseconds; one that takes longer may be stopped (SIGSTOP).
-const recordTime = time.Second
+const recordTimeout = time.Second
 
-// watchAgent begins to wait for the end of the run's agent, by a pidfd. The end itself is reported
-// by the shim's record alone: what is waited for here is an end that the shim does not record,
-// because it is stopped.
+// watchAgent watches for the exit of the run's agent, by a pidfd, in order to notice an exit that
+// the shim does not record because it is stopped. Only the shim's record reports the exit itself.
 func (s *Supervisor) watchAgent(e *entry) {
 	r := e.rec.Run
 	if r.Exit != nil {
 		s.unwatchAgent(e)
 	}
-	if r.Started.IsZero() || r.Exit != nil || r.Agent.PID == 0 || e.run.awaited == r.Agent {
+	if r.Started.IsZero() || r.Exit != nil || r.Agent.PID == 0 || e.run.watchedAgent == r.Agent {
 		return
 	}
-	e.run.awaited, e.run.agentEnded = r.Agent, false
+	e.run.watchedAgent, e.run.agentEnded = r.Agent, false
 	run := r.ID
-	pidfd, alive := s.World.Alive(r.Agent)
+	pidfd, alive := s.Processes.OpenPidfd(r.Agent)
 	if !alive {
-		s.awaitRecord(e, run)
+		s.awaitExitRecord(e, run)
 		return
 	}
 	var d descriptor
-	d, err := s.waitFor(pidfd, func() {
+	d, err := s.watchDescriptor(pidfd, func() {
 		if e.run.agent == d {
-			s.drop(&e.run.agent)
-			s.awaitRecord(e, run)
+			s.closeDescriptor(&e.run.agent)
+			s.awaitExitRecord(e, run)
 		}
 	})
 	if err != nil {
 		s.Log.Warn("cannot watch an agent", "session", e.rec.ID, "err", err)
 		return
 	}
-	s.drop(&e.run.agent)
+	s.closeDescriptor(&e.run.agent)
 	e.run.agent = d
 }
 
-// awaitRecord continues the run's shim and its tmux server unless the end of the agent, which is known to have ended, is recorded within recordTime. A run whose
-// scope has ended before its agent ends if there is no record after another recordTime.
-func (s *Supervisor) awaitRecord(e *entry, run string) {
+// awaitExitRecord sends SIGCONT to the run's shim and to its tmux server if the exit of the agent,
+// which has exited, is not recorded within recordTimeout. If the scope has ended before the agent,
+// the run ends if there is still no record after another recordTimeout.
+func (s *Supervisor) awaitExitRecord(e *entry, run string) {
 	e.run.agentEnded = true
-	s.unlessRecorded(e, run, func() {
-		s.direct(e, "continue", func(t Target) error { return s.World.Continue(s.ctx, t) })
-		s.unlessRecorded(e, run, func() {
-			if e.run.outside != nil && !s.readExit(e) {
-				s.apply(e, *e.run.outside)
+	s.callIfUnrecorded(e, run, func() {
+		s.queueEffect(e, session.ContinueShim{})
+		s.callIfUnrecorded(e, run, func() {
+			if e.run.deferredEnd != nil && !s.readExit(e) {
+				s.apply(e, *e.run.deferredEnd)
 			}
 		})
 	})
 }
 
-// unlessRecorded calls f on the loop after recordTime, unless the end of the run's agent is recorded by then.
-func (s *Supervisor) unlessRecorded(e *entry, run string, f func()) {
+// callIfUnrecorded calls f on the loop after recordTimeout, unless the exit of the run's agent is
+// recorded by then.
+func (s *Supervisor) callIfUnrecorded(e *entry, run string, f func()) {
 	if e.rec.Run.Exit != nil {
 		return
 	}
-	e.run.unrecorded = s.AfterFunc(recordTime, func() {
+	e.run.recordTimer = s.AfterFunc(recordTimeout, func() {
 		s.post(func() {
 			if r := e.rec.Run; !e.removed && r.ID == run && r.Live() && r.Exit == nil {
 				f()
@@ -71,12 +72,12 @@ func (s *Supervisor) unlessRecorded(e *entry, run string, f func()) {
 	})
 }
 
-// unwatchAgent ends what watchAgent has begun.
+// unwatchAgent ends the watch of the agent and the wait for the record of its exit.
 func (s *Supervisor) unwatchAgent(e *entry) {
-	s.drop(&e.run.agent)
-	if e.run.unrecorded != nil {
-		e.run.unrecorded.Stop()
-		e.run.unrecorded = nil
+	s.closeDescriptor(&e.run.agent)
+	if e.run.recordTimer != nil {
+		e.run.recordTimer.Stop()
+		e.run.recordTimer = nil
 	}
-	e.run.awaited, e.run.agentEnded = session.Process{}, false
+	e.run.watchedAgent, e.run.agentEnded = session.Process{}, false
 }

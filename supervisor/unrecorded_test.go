@@ -10,8 +10,8 @@ import (
 	"github.com/corrald/corral/internal/fdpoll"
 )
 
-// agentEnds has the kernel report the end of the agent of the session that was started last: its
-// pidfd is what the loop has begun to wait for last.
+// agentEnds has the kernel report the exit of the agent of the session that was started last: its
+// pidfd is the descriptor that was added last.
 func (b *bed) agentEnds() {
 	b.t.Helper()
 	var last fdpoll.Key
@@ -24,24 +24,24 @@ func (b *bed) agentEnds() {
 	b.fds.ready <- last
 }
 
-// TestUnrecordedEnd_ContinuesTheShim that is stopped, once it had its time to record the end of its
-// agent, and not where it has recorded that in time.
+// TestUnrecordedEnd_ContinuesTheShim: a shim that has not recorded the exit of its agent in time
+// may be stopped, and gets SIGCONT. One that has recorded it in time does not.
 func TestUnrecordedEnd_ContinuesTheShim(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("prompt")
 		b.agentEnds()
-		b.rests(recordTime / 2)
+		b.advance(recordTimeout / 2)
 		b.exit("prompt", 3)
-		b.rests(time.Minute)
-		assert.Empty(t, only(b.heard(), "continue"))
+		b.advance(time.Minute)
+		assert.Empty(t, only(b.takeTrace(), "continue"))
 
 		b.start("stopped")
 		b.agentEnds()
-		b.rests(recordTime - time.Millisecond)
-		assert.Empty(t, only(b.heard(), "continue"))
-		b.rests(time.Minute)
-		assert.Equal(t, []string{"61.5s continue stopped"}, only(b.heard(), "continue"))
-		assert.Equal(t, "running", b.state("stopped"), "the end is the shim's to report")
+		b.advance(recordTimeout - time.Millisecond)
+		assert.Empty(t, only(b.takeTrace(), "continue"))
+		b.advance(time.Minute)
+		assert.Equal(t, []string{"61.5s continue stopped"}, only(b.takeTrace(), "continue"))
+		assert.Equal(t, "running", b.state("stopped"), "the exit is reported by the shim only")
 		b.exit("stopped", 3)
 		assert.Equal(t, "failed", b.state("stopped"))
 	})

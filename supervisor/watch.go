@@ -22,81 +22,87 @@ import (
 // shimSocket is the name of the shim's socket in the session's runtime directory.
 const shimSocket = "shim.sock"
 
-// notifySocket is the name of the shim's socket for sd_notify(3), there.
+// notifySocket is the name of the shim's socket for sd_notify(3) in the same directory.
 const notifySocket = "notify"
 
 var errNotExist = fs.ErrNotExist
 
-// descriptor is a file descriptor that the loop waits for. The zero value is none.
+// descriptor is a file descriptor that the event loop waits for. The zero value stands for none.
 type descriptor struct {
 	fd  int // valid if key is not 0
 	key fdpoll.Key
 }
 
-// waitFor has f called on the loop each time fd is ready. The loop owns fd from now on.
-func (s *Supervisor) waitFor(fd int, f func()) (descriptor, error) {
-	s.next++
-	d := descriptor{fd, s.next}
+// watchDescriptor has f called by the event loop each time fd is ready. The loop owns fd from now
+// on, and has closed it if an error is returned.
+func (s *Supervisor) watchDescriptor(fd int, f func()) (descriptor, error) {
+	s.lastKey++
+	d := descriptor{fd, s.lastKey}
 	if err := s.Descriptors.Add(fd, d.key); err != nil {
 		_ = unix.Close(fd)
 		return descriptor{}, err
 	}
-	s.keys[d.key] = f
+	s.onReady[d.key] = f
 	return d, nil
 }
 
-// drop closes a descriptor.
-func (s *Supervisor) drop(d *descriptor) {
+// closeDescriptor closes a descriptor, if there is one, and sets it to the zero value.
+func (s *Supervisor) closeDescriptor(d *descriptor) {
 	if d.key == 0 {
 		return
 	}
 	_ = s.Descriptors.Remove(d.fd)
 	_ = unix.Close(d.fd)
-	delete(s.keys, d.key)
+	delete(s.onReady, d.key)
 	*d = descriptor{}
 }
 
-func (s *Supervisor) fdReady(k fdpoll.Key) {
-	if f := s.keys[k]; f != nil {
+func (s *Supervisor) descriptorReady(k fdpoll.Key) {
+	if f := s.onReady[k]; f != nil {
 		f()
 	}
 }
 
-// lookAgain looks at everything that inotify would have told of.
-func (s *Supervisor) lookAgain() {
+// checkAll examines everything that inotify would have reported about any session.
+func (s *Supervisor) checkAll() {
 	for _, e := range s.sessions {
-		s.lookAt(e)
+		s.checkSession(e)
 	}
 }
 
-// lookAt looks at everything that inotify would have told of a session.
-func (s *Supervisor) lookAt(e *entry) {
+// checkSession examines everything that inotify would have reported about a session.
+func (s *Supervisor) checkSession(e *entry) {
 	s.checkWorkspace(e)
 	if e.rec.Run.Live() {
-		s.attachedOrNot(e) // first: what has ended under somebody's eyes is known to them
+		// First, because readExit needs it: a session that completes while a client is attached to its
+		// terminal is acknowledged.
+		s.updateAttached(e)
 		s.readExit(e)
 		s.connectShim(e)
-		s.lookAtGroup(e)
+		s.checkControlGroup(e)
 	}
 }
 
-// watchRecord begins to wait for the run's exit_status, in either place, and for its shim's socket. Where it cannot, these are looked at again and again
-// until it can: see retry.
-func (s *Supervisor) watchRecord(e *entry) {
-	err := s.watchDirs(e)
-	s.noteWatched(e.rec.ID, &e.watchErr, err)
+// watchRunFiles watches for the run's exit_status, in both directories where it may appear, and for
+// the socket of its shim. While they cannot be watched, they are examined periodically: see retry.
+func (s *Supervisor) watchRunFiles(e *entry) {
+	err := s.addRunWatches(e)
+	s.recordWatchError(e.rec.ID, &e.watchErr, err)
 }
 
-func (s *Supervisor) watchDirs(e *entry) (err error) {
-	e.run.stateDir, err = s.watchPath(s.Records.SessionDir(e.rec.ID), unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_ONLYDIR, func(ev inotify.Event) {
+func (s *Supervisor) addRunWatches(e *entry) (err error) {
+	const stateMask = unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
+	const runtimeMask = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_ATTRIB | unix.IN_ONLYDIR
+	rewatch := func() { s.rewatchRunFiles(e) }
+	e.run.stateDirWatch, err = s.watchPath(s.Records.SessionDir(e.rec.ID), stateMask, func(ev inotify.Event) {
 		switch {
-		case !s.mayLook(e): // it is looked at later
+		case !s.canHandleEvent(e): // the directory is examined later
 		case ev.Mask&unix.IN_DELETE == 0 && ev.Name == exitstatus.FileName:
 			s.readExit(e)
 		case ev.Mask&unix.IN_DELETE != 0 && ev.Name == store.RecordName:
-			s.saveAnew(e)
+			s.resaveRecord(e)
 		}
-	}, func() { s.watchAnew(e) })
+	}, rewatch)
 	if err != nil {
 		return err
 	}
@@ -104,101 +110,105 @@ func (s *Supervisor) watchDirs(e *entry) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	e.run.runtimeDir, err = s.watchPath(dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_ATTRIB|unix.IN_ONLYDIR, func(ev inotify.Event) {
+	e.run.runtimeDirWatch, err = s.watchPath(dir, runtimeMask, func(ev inotify.Event) {
 		switch {
-		case !s.mayLook(e): // it is looked at later
+		case !s.canHandleEvent(e): // the directory is examined later
 		case ev.Mask&unix.IN_ATTRIB != 0:
-			s.attachedOrNot(e) // tmux tells so by the mode of its socket
+			s.updateAttached(e) // the mode of tmux's socket shows whether a client is attached
 		case ev.Name == shimSocket:
-			s.socketMended(e)
+			s.checkSocketRestored(e)
 			s.connectShim(e)
 		case ev.Name == exitstatus.FileName:
 			s.readExit(e)
 		}
-	}, func() { s.watchAnew(e) })
+	}, rewatch)
 	if err != nil {
 		return err
 	}
-	return s.watchGroup(e)
+	return s.watchControlGroup(e)
 }
 
-// watchAnew watches the files of the session's run again, and looks at what may have become of them meanwhile.
-func (s *Supervisor) watchAnew(e *entry) {
-	s.unwatchRecord(e)
-	s.watchRecord(e)
-	s.lookAt(e)
+// rewatchRunFiles watches the files of the session's run again, and examines them, as they may have
+// changed in the meantime.
+func (s *Supervisor) rewatchRunFiles(e *entry) {
+	s.unwatchRunFiles(e)
+	s.watchRunFiles(e)
+	s.checkSession(e)
 }
 
-// saveAnew saves a session again whose record somebody has removed, as a rule with the directory that it was in: that is then made again, and watched. The
-// kernel does not tell of the end of a directory that a shim has open.
-func (s *Supervisor) saveAnew(e *entry) {
-	if e.removed || e.leaving || !e.rec.Run.Live() {
+// resaveRecord saves a session again after somebody has removed its record, usually together with
+// its directory. The directory is then created again and watched: the kernel does not report the
+// removal of a directory that a shim has open.
+func (s *Supervisor) resaveRecord(e *entry) {
+	if e.removed || e.pending.Removing() || !e.rec.Run.Live() {
 		return
 	}
-	if s.mayLog(e, "removed record") {
+	if s.canLog(e, "removed record") {
 		s.Log.Warn("the record of a running session was removed; writing it again", "session", e.rec.ID)
 	}
-	e.unsaved, e.exited = true, false
+	e.unsaved, e.onlyExitUnsaved = true, false
 	run := e.rec.Run.ID
-	s.effect(e, func() {
+	s.queueAfterSave(e, func() {
 		s.post(func() {
 			if e.removed || e.rec.Run.ID != run || !e.rec.Run.Live() {
 				return
 			}
-			s.watchAnew(e)
-			if s.mayLook(e) {
-				s.checkRecord(e) // somebody may still be at it
+			s.rewatchRunFiles(e)
+			if s.canHandleEvent(e) {
+				s.checkRecord(e) // the removal may still be in progress
 			}
 		})
 	})
 }
 
-// checkRecord saves a session again whose record is not there.
+// checkRecord saves a session again if its record does not exist.
 func (s *Supervisor) checkRecord(e *entry) {
-	if !e.unsaved && !there(filepath.Join(s.Records.SessionDir(e.rec.ID), store.RecordName)) {
-		s.saveAnew(e)
+	if !e.unsaved && !exists(filepath.Join(s.Records.SessionDir(e.rec.ID), store.RecordName)) {
+		s.resaveRecord(e)
 	}
 }
 
-func there(path string) bool {
+func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (s *Supervisor) unwatchRecord(e *entry) {
-	s.unwatchPath(&e.run.stateDir)
-	s.unwatchPath(&e.run.runtimeDir)
-	s.unwatchPath(&e.run.group)
+func (s *Supervisor) unwatchRunFiles(e *entry) {
+	s.unwatchPath(&e.run.stateDirWatch)
+	s.unwatchPath(&e.run.runtimeDirWatch)
+	s.unwatchPath(&e.run.controlGroupWatch)
 }
 
-// watchTmux begins to wait for the end of the run's tmux server. It returns false if that is dead.
+// watchTmux watches for the end of the run's tmux server. It returns false if the server has
+// exited.
 func (s *Supervisor) watchTmux(e *entry) bool {
 	r := e.rec.Run
-	if r.Tmux != session.Alive || e.run.tmux.key != 0 && e.run.server == r.TmuxProc {
+	if r.Tmux != session.Alive || e.run.tmux.key != 0 && e.run.tmuxProcess == r.TmuxProc {
 		return true
 	}
 	run, process := r.ID, r.TmuxProc
-	pidfd, alive := s.World.Alive(process)
+	pidfd, alive := s.Processes.OpenPidfd(process)
 	if !alive {
 		return false
 	}
 	var d descriptor
-	d, err := s.waitFor(pidfd, func() {
+	d, err := s.watchDescriptor(pidfd, func() {
 		if e.run.tmux == d {
 			e.run.tmux = descriptor{}
-			s.touch(e) // there may be another one by now, which is to be watched
+			s.markDirty(e) // another tmux server may run by now, which has to be watched
 		}
-		s.drop(&d)
+		s.closeDescriptor(&d)
 		reap(process.PID)
 		s.tmuxDied(e, run, process)
 	})
 	if err != nil {
-		if s.mayLog(e, "tmux") {
+		if s.canLog(e, "tmux") {
 			s.Log.Warn("cannot watch a tmux server", "session", e.rec.ID, "err", err)
 		}
 		return true
 	}
-	e.run.tmux, e.run.server = d, process // that of an earlier one is still waited for: it has to be collected
+	// The pidfd of an earlier server is not closed: that server has to be reaped once it exits.
+	e.run.tmux, e.run.tmuxProcess = d, process
 	return true
 }
 
@@ -206,219 +216,236 @@ func (s *Supervisor) tmuxDied(e *entry, run string, process session.Process) {
 	if e.removed || e.rec.Run.ID != run || e.rec.Run.TmuxProc != process {
 		return
 	}
-	// A shim that lives tells itself that it has lost its pane, and one that does not hangs up: then this is found out there.
+	// A running shim reports that it has lost its pane (PaneLost), and the connection of a killed one
+	// is closed (shimDisconnected). Both lead to confirmTmuxDeath too.
 	if r := e.rec.Run; e.run.shim.key == 0 || r.Ended() || r.Intent != session.NoIntent {
-		go s.tmuxLost(e, run, s.target(e))
+		go s.confirmTmuxDeath(e, run, s.target(e))
 	}
 }
 
-// tmuxLost finds out, off the loop, whether the end of the tmux server is worth telling. Where everything was killed together, the scope's end is
-// about to be told, and nothing that is untrue is said before.
-func (s *Supervisor) tmuxLost(e *entry, run string, t Target) {
-	if s.World.Populated(t.ControlGroup) {
-		s.event(e, session.TmuxDied{Run: run, Process: t.Tmux})
+// confirmTmuxDeath applies the end of the tmux server if other processes of the scope outlive it.
+// If everything was killed together, systemd is about to report the end of the scope, and no untrue
+// state must be published before that. It waits for the processes, and so the loop does not call
+// it.
+func (s *Supervisor) confirmTmuxDeath(e *entry, run string, t Target) {
+	if s.ControlGroups.StaysPopulated(t.ControlGroup) {
+		s.postEvent(e, session.TmuxDied{Run: run, Process: t.Tmux})
 	}
 }
 
-// reap collects a tmux server that we have started. One that another daemon has started is systemd's child by now.
+// reap collects the exit status of a tmux server that this daemon has started. A server that an
+// earlier daemon has started is a child of systemd by now.
 func reap(pid int) {
 	if pid > 0 {
 		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	}
 }
 
-// connectShim connects to the run's shim, if its socket is there.
+// connectShim connects to the run's shim, if its socket exists.
 func (s *Supervisor) connectShim(e *entry) {
 	r := e.rec.Run
 	if e.run.shim.key != 0 || !r.Live() || r.Exit != nil {
 		return
 	}
 	run := r.ID
-	fd, peer, err := s.World.DialShim(s.target(e))
+	fd, peer, err := s.Terminals.DialShim(s.target(e))
 	if errors.Is(err, unix.EAGAIN) {
 		s.redial(e, run)
 		return
 	}
 	if err != nil {
-		s.noteForeign(e, err)
-		return // it will be told of, or is gone: then the exit or the end of the scope is
+		s.reportForeignSocket(e, err)
+		// Either inotify will report the socket, or the shim has exited: then the recorded exit or the
+		// end of the scope is reported.
+		return
 	}
-	s.problemOver(e, s.target(e).ShimSocket())
-	d, err := s.waitFor(fd, func() { s.hearShim(e, run) })
+	s.clearFileProblem(e, s.target(e).ShimSocket())
+	d, err := s.watchDescriptor(fd, func() { s.readShim(e, run) })
 	if err != nil {
-		if s.mayLog(e, "shim") {
+		if s.canLog(e, "shim") {
 			s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
 		}
 		return
 	}
-	e.run.shim, e.run.peer = d, peer
-	s.hearShim(e, run)
+	e.run.shim, e.run.shimPeer = d, peer
+	s.readShim(e, run)
 }
 
-// The loop connects again to a shim that lives and does not keep a connection: at once, then less and less often.
+// The delays before the loop connects again to a running shim that does not keep a connection. The
+// first attempt is immediate; then the delay doubles from minRedialDelay to maxRedialDelay.
 const (
-	firstRedial = 100 * time.Millisecond
-	lastRedial  = 10 * time.Second
+	minRedialDelay = 100 * time.Millisecond
+	maxRedialDelay = 10 * time.Second
 )
 
-// redial connects again to a shim that is there: it gave up a connection, since others have all that it takes, or cannot take one, since it is frozen and
-// many have waited for it before.
+// redial connects again to a running shim. The shim has closed the connection because other
+// processes have as many as it accepts, or cannot accept one because it is frozen and its queue of
+// connections is full.
 func (s *Supervisor) redial(e *entry, run string) {
-	if e.removed || e.rec.Run.ID != run || e.run.redialing {
+	if e.removed || e.rec.Run.ID != run || e.run.redialScheduled {
 		return
 	}
-	again := func() {
+	connect := func() {
 		if !e.removed && e.rec.Run.ID == run {
-			e.run.redialing, e.run.redialAt = false, s.Monotonic()
-			if s.connectShim(e); e.run.shim.key == 0 && !e.run.redialing {
-				s.shimHungUp(e, run)
+			e.run.redialScheduled, e.run.redialedAt = false, s.Monotonic()
+			if s.connectShim(e); e.run.shim.key == 0 && !e.run.redialScheduled {
+				s.shimDisconnected(e, run)
 			}
 		}
 	}
-	if s.Monotonic()-e.run.redialAt > lastRedial {
-		e.run.redialled = 0
+	if s.Monotonic()-e.run.redialedAt > maxRedialDelay {
+		e.run.redialDelay = 0
 	}
-	wait := e.run.redialled
-	e.run.redialing, e.run.redialled = true, min(max(2*wait, firstRedial), lastRedial)
+	wait := e.run.redialDelay
+	e.run.redialScheduled, e.run.redialDelay = true, min(max(2*wait, minRedialDelay), maxRedialDelay)
 	if wait == 0 {
-		again()
+		connect()
 		return
 	}
-	s.AfterFunc(wait, func() { s.post(again) })
+	s.AfterFunc(wait, func() { s.post(connect) })
 }
 
-// hearShim reads what the shim has said. It never waits.
-func (s *Supervisor) hearShim(e *entry, run string) {
+// readShim reads and handles the messages that the shim has sent. It never waits.
+func (s *Supervisor) readShim(e *entry, run string) {
 	if e.removed || e.rec.Run.ID != run || e.run.shim.key == 0 {
 		return
 	}
 	key := e.run.shim.key
-	for e.run.shim.key == key && s.mayHear(e, run) { // what it says may end the connection
-		n, _, err := unix.Recvfrom(e.run.shim.fd, s.heardShim[:], unix.MSG_DONTWAIT)
+	for e.run.shim.key == key && s.canReceive(e, run) { // a message may end the connection
+		n, _, err := unix.Recvfrom(e.run.shim.fd, s.shimMessage[:], unix.MSG_DONTWAIT)
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
-			if err := s.Descriptors.Rearm(e.run.shim.fd, e.run.shim.key); err != nil && s.mayLog(e, "shim") {
+			if err := s.Descriptors.Rearm(e.run.shim.fd, e.run.shim.key); err != nil && s.canLog(e, "shim") {
 				s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
 			}
 			return
 		case err != nil || n == 0:
-			s.shimHungUp(e, run)
+			s.shimDisconnected(e, run)
 			return
 		default:
-			e.run.heard++
-			if m, err := shimwire.ParseMessage(s.heardShim[:n]); err == nil {
-				s.shimSaid(e, m)
+			e.run.messagesInSpan++
+			if m, err := shimwire.ParseMessage(s.shimMessage[:n]); err == nil {
+				s.handleShimMessage(e, m)
 			}
 		}
 	}
 }
 
-func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
+func (s *Supervisor) handleShimMessage(e *entry, m shimwire.Message) {
 	run := e.rec.Run.ID
 	switch m.Kind {
 	case shimwire.Hello:
 		if m.RunID != run {
 			return
 		}
-		if !s.isTrue(m, e.run.peer) {
-			s.noteUntrue(e, m)
+		if !s.isHelloCredible(m, e.run.shimPeer) {
+			s.logFalseHello(e, m)
 			return
 		}
-		if !s.inScope(e, m) {
+		if !s.checkInScope(e, m) {
 			return
 		}
 		failpoint.Hit("start.agent-heard")
 		s.apply(e, session.AgentStarted{
 			Run:   run,
-			Shim:  e.run.peer,
+			Shim:  e.run.shimPeer,
 			Agent: session.Process{PID: m.AgentPID, Start: m.AgentStart},
 			At:    m.Started,
 		})
-		s.printed(e, m.Idle, m)
-		if e.run.unproven {
+		s.outputReported(e, m.Idle, m)
+		if e.run.exitUnproven {
 			s.readExit(e)
 		}
 	case shimwire.Idle, shimwire.Working:
-		s.printed(e, m.Kind == shimwire.Idle, m)
+		s.outputReported(e, m.Kind == shimwire.Idle, m)
 	case shimwire.StatusReport:
-		s.agentSaid(e, m)
+		s.statusReported(e, m)
 	case shimwire.Ready:
 		s.apply(e, session.AgentReady{Run: run, At: m.Since})
 	case shimwire.Prompted:
 		s.apply(e, session.Prompted{Run: run})
 	case shimwire.PaneLost:
-		go s.tmuxLost(e, run, s.target(e))
+		go s.confirmTmuxDeath(e, run, s.target(e))
 	case shimwire.PaneClosed:
-		// The shim has hung up on the agent already: what is left is the rest of the ending.
-		s.ask(e, session.Stop, session.TerminalClosed)
-		e.run.polite = true
-		s.end(e, 0)
+		// The shim has sent SIGHUP to the agent's processes already: only the later steps remain.
+		s.apply(e, session.EndRequested{Op: session.OpStop, Why: session.TerminalClosed, Signalled: true})
 	}
 }
 
-// inScope makes sure that the agent is where its limits are, and where a stop finds it. One that is not is ended: no session is better than one
-// that only seems to be supervised.
-func (s *Supervisor) inScope(e *entry, m shimwire.Message) bool {
+// checkInScope returns whether the agent is in its scope, where its limits apply and a stop reaches
+// it. An agent that starts outside is killed: no session is better than one that only seems to be
+// supervised.
+func (s *Supervisor) checkInScope(e *entry, m shimwire.Message) bool {
 	r := e.rec.Run
-	if s.isInScope(r, m.AgentPID) || !r.Started.IsZero() { // one that leaves its scope later is not killed for it
+	if s.isInScope(r, m.AgentPID) || !r.Started.IsZero() { // an agent that leaves its scope later is not killed
 		return true
 	}
-	group := s.World.ControlGroup(m.AgentPID)
-	s.apply(e, session.StartFailed{Run: r.ID, Reason: fmt.Sprintf("its agent was moved out of its scope, into %q", group), At: time.Now(), Monotonic: s.Monotonic()})
-	t := s.target(e)
-	t.Agent = session.Process{PID: m.AgentPID, Start: m.AgentStart}
-	s.effect(e, func() { _ = s.World.Signal(s.ctx, t, WhomAgent, unix.SIGKILL) })
-	s.end(e, time.Second)
+	group := s.Processes.ControlGroup(m.AgentPID)
+	// First the agent: its shim then records that it was killed, before everything in the scope gets
+	// SIGTERM.
+	s.queueEffect(e, session.KillProcess{Process: session.Process{PID: m.AgentPID, Start: m.AgentStart}})
+	s.apply(e, session.StartFailed{
+		Run: r.ID, Reason: fmt.Sprintf("its agent was moved out of its scope, into %q", group),
+		At: time.Now(), Monotonic: s.Monotonic(),
+	})
+	if !e.pending.Ending() { // the run began in the scope of an earlier one
+		s.apply(e, session.EndRequested{Op: session.OpStop, Grace: session.FailedGrace})
+	}
 	return false
 }
 
-// shimHungUp finds out what it means that the shim's socket was closed: the agent's exit is recorded, or the shim was killed.
-func (s *Supervisor) shimHungUp(e *entry, run string) {
-	s.drop(&e.run.shim)
+// shimDisconnected determines why the connection to the shim was closed: the agent's exit is
+// recorded, the shim is still running, or it was killed.
+func (s *Supervisor) shimDisconnected(e *entry, run string) {
+	s.closeDescriptor(&e.run.shim)
 	if s.readExit(e) {
 		return
 	}
 	t := s.target(e)
-	held := e.rec.Frozen && e.rec.Run.Tmux == session.Alive // it would answer, if it was let
+	// A frozen tmux server cannot respond, and is assumed to run.
+	frozen := e.rec.Frozen && e.rec.Run.Tmux == session.Alive
 	go func() {
-		fd, _, err := s.World.DialShim(t)
+		fd, _, err := s.Terminals.DialShim(t)
 		if err == nil {
 			_ = unix.Close(fd)
 		}
-		if err == nil || errors.Is(err, unix.EAGAIN) || s.World.Reopen(t) { // it gave up a listener that did not listen, or has lost its socket and not its life
+		// Two kinds of shims still run: one that has closed the connection because the daemon did not
+		// read from it, and one whose socket was removed.
+		if err == nil || errors.Is(err, unix.EAGAIN) || s.executeOn(s.ctx, t, session.ReopenSockets{}) == nil {
 			s.post(func() { s.redial(e, run) })
 			return
 		}
-		answers := held || s.World.TmuxAnswers(s.ctx, t)
+		responding := frozen || s.Terminals.IsTmuxResponding(s.ctx, t)
 		s.post(func() {
 			if !e.removed && e.rec.Run.ID == run && !s.readExit(e) {
-				s.apply(e, session.ShimDied{Run: run, Outlived: answers, At: time.Now()})
+				s.apply(e, session.ShimDied{Run: run, TmuxSurvived: responding, At: time.Now()})
 			}
 		})
-		if !answers {
-			s.tmuxLost(e, run, t)
+		if !responding {
+			s.confirmTmuxDeath(e, run, t)
 		}
 	}()
 }
 
-// unwatch ends all waiting for a run, but for the end of its tmux server, which is our child: whenever that comes, it has to be collected.
-func (s *Supervisor) unwatch(e *entry) {
+// unwatchRun ends all watches of a run, except for the pidfd of its tmux server: the server is a
+// child of the daemon, which has to reap it whenever it exits.
+func (s *Supervisor) unwatchRun(e *entry) {
 	e.run.tmux = descriptor{}
-	s.drop(&e.run.shim)
+	s.closeDescriptor(&e.run.shim)
 	s.unwatchAgent(e)
-	s.unsure = s.unsure || e.run.outside != nil
-	s.unwatchRecord(e)
-	s.noteWatched(e.rec.ID, &e.watchErr, nil)
-	if p := s.places[placeOf(e)]; p != nil && p.err != nil { // which is no more a problem of this session
-		s.unsure = true
+	s.problemsStale = s.problemsStale || e.run.deferredEnd != nil
+	s.unwatchRunFiles(e)
+	s.recordWatchError(e.rec.ID, &e.watchErr, nil)
+	if w := s.workspaces[workspaceKeyOf(e)]; w != nil && w.err != nil { // that is no longer a problem of this session
+		s.problemsStale = true
 	}
 }
 
-// reapTmux has the tmux server of a run that has ended notice that, once.
+// reapTmux makes the tmux server of a run that has ended notice that, once for each run.
 func (s *Supervisor) reapTmux(e *entry) {
-	if r := e.rec.Run; r.Ended() && r.Tmux == session.Alive && !e.run.reaped {
-		e.run.reaped = true
-		s.direct(e, "reap", func(t Target) error { return s.World.Reap(s.ctx, t) })
+	if r := e.rec.Run; r.Ended() && r.Tmux == session.Alive && !e.run.tmuxReaped {
+		e.run.tmuxReaped = true
+		s.queueEffect(e, session.ReapTmux{})
 	}
 }

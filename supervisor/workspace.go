@@ -10,62 +10,67 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// where names a workspace: the path that its user gave, and what that led to when the run began. They differ where a symbolic link is on the way.
-type where struct{ path, target string }
+// workspaceKey identifies a workspace: the path that the user gave, and the path to which it
+// resolved when the run began. They differ if the path contains a symbolic link.
+type workspaceKey struct{ path, resolved string }
 
-// place is a workspace that is watched, for all the sessions that have a run there. It is looked at by one goroutine at a time, and only the loop knows what
-// was seen: where a file system does not answer, nobody else waits.
-type place struct {
-	where
+// watchedWorkspace is a workspace that is watched for all sessions that have a run there. One
+// goroutine at a time probes it, and the event loop applies the result: if a file system does not
+// answer, only that goroutine is blocked.
+type watchedWorkspace struct {
+	workspaceKey
 	sessions map[*entry]bool
-	seen     session.Inode // the directory as it was when it was last at its place, zero if it never was
-	err      error         // why not all of the way there is watched, for lack of watches; nil if it is
-	watches  []int32       // on everything on the way there
+	inode    session.Inode // the directory that was last found there, zero if there was none
+	err      error         // see workspaceProbe
+	watches  []int32       // of the components of the path
 
-	looking bool   // a look is under way
-	since   uint64 // what had stirred when it began
-	again   bool   // it may come to see what is old by then: there has to be another
+	probing        bool   // a probe is in progress
+	activityBefore uint64 // Supervisor.activity when it began
+	probeAgain     bool   // its result may be outdated: another one has to follow
 }
 
-func placeOf(e *entry) where { return where{e.rec.WorkingDirectory, e.rec.Workspace} }
+func workspaceKeyOf(e *entry) workspaceKey {
+	return workspaceKey{e.rec.WorkingDirectory, e.rec.Workspace}
+}
 
-// watchWorkspace begins to tell whether the workspace of the session's run is at its place.
+// watchWorkspace begins to watch whether the workspace of the session's run is in place.
 func (s *Supervisor) watchWorkspace(e *entry) {
-	key := placeOf(e)
-	p := s.places[key]
-	if p == nil {
-		p = &place{where: key, sessions: map[*entry]bool{}}
-		s.places[key] = p
+	key := workspaceKeyOf(e)
+	w := s.workspaces[key]
+	if w == nil {
+		w = &watchedWorkspace{workspaceKey: key, sessions: map[*entry]bool{}}
+		s.workspaces[key] = w
 	}
-	p.sessions[e] = true
-	if p.seen == (session.Inode{}) {
-		p.seen = e.rec.WorkspaceInode // by the daemon before us
+	w.sessions[e] = true
+	if w.inode == (session.Inode{}) {
+		w.inode = e.rec.WorkspaceInode // which an earlier daemon found
 	}
-	s.look(p)
+	s.probeWorkspace(w)
 }
 
-// unwatchWorkspace ends that: what becomes of the workspace is nothing to a session without a run there.
+// unwatchWorkspace ends this: the workspace does not matter to a session without a run there.
 func (s *Supervisor) unwatchWorkspace(e *entry) {
-	p := s.places[placeOf(e)]
-	if p == nil || !p.sessions[e] {
+	w := s.workspaces[workspaceKeyOf(e)]
+	if w == nil || !w.sessions[e] {
 		return
 	}
-	delete(p.sessions, e)
+	delete(w.sessions, e)
 	if e.rec.WorkspaceGone {
-		s.apply(e, session.WorkspaceSeen{Inode: e.rec.WorkspaceInode})
+		s.apply(e, session.WorkspaceObserved{Inode: e.rec.WorkspaceInode})
 	}
-	if len(p.sessions) == 0 {
-		s.unwatchPlace(p)
+	if len(w.sessions) == 0 {
+		s.unwatchUnused(w)
 	}
 }
 
-// unwatchPlace ends the watching of a place that no session has. One that is being looked at stays until that has come to its end: there is never
-// more than one look.
-func (s *Supervisor) unwatchPlace(p *place) {
-	watches := p.watches
-	p.seen, p.watches = session.Inode{}, nil
-	if !p.looking {
-		delete(s.places, p.where)
+// unwatchUnused ends the watching of a workspace that no session uses. If a probe of it is in
+// progress, the workspace is kept until that has finished, so that there is never more than one
+// probe.
+func (s *Supervisor) unwatchUnused(w *watchedWorkspace) {
+	watches := w.watches
+	w.inode, w.watches = session.Inode{}, nil
+	if !w.probing {
+		delete(s.workspaces, w.workspaceKey)
 	}
 	s.unwatchPaths(watches)
 }
@@ -76,184 +81,196 @@ func (s *Supervisor) unwatchPaths(numbers []int32) {
 	}
 }
 
-// checkWorkspace looks at the workspace of the session's run again.
+// checkWorkspace probes the workspace of the session's run again.
 func (s *Supervisor) checkWorkspace(e *entry) {
-	if p := s.places[placeOf(e)]; p != nil && p.sessions[e] {
-		s.look(p)
+	if w := s.workspaces[workspaceKeyOf(e)]; w != nil && w.sessions[e] {
+		s.probeWorkspace(w)
 	}
 }
 
-// MountsChanged is told that a file system was mounted or unmounted: of that inotify tells nothing while somebody is in it.
+// MountsChanged is called after a file system was mounted or unmounted. It probes all workspaces:
+// inotify does not report an unmount while a process uses the file system.
 func (s *Supervisor) MountsChanged() {
 	s.post(func() {
-		for _, p := range s.places {
-			s.look(p)
+		for _, w := range s.workspaces {
+			s.probeWorkspace(w)
 		}
 	})
 }
 
-// look finds out, off the loop, whether the workspace is there, and sees to it that the next change is told.
-func (s *Supervisor) look(p *place) {
-	if p.looking || len(p.sessions) == 0 {
-		p.again = true
+// probeWorkspace determines, on another goroutine, whether the workspace is in place, and watches
+// for the next change. If a probe is in progress, another one follows it.
+func (s *Supervisor) probeWorkspace(w *watchedWorkspace) {
+	if w.probing || len(w.sessions) == 0 {
+		w.probeAgain = true
 		return
 	}
-	p.looking, p.again, p.since = true, false, s.stirs
-	s.looks++
-	v := &sight{files: s.Files, where: p.where, inode: p.seen}
+	w.probing, w.probeAgain, w.activityBefore = true, false, s.activity
+	s.probes++
+	probe := &workspaceProbe{files: s.Files, workspaceKey: w.workspaceKey, inode: w.inode}
 	go func() {
-		v.see()
-		s.post(func() { s.saw(p, v) })
+		probe.run()
+		s.post(func() { s.applyProbe(w, probe) })
 	}()
 }
 
-// saw takes what a look has seen.
-func (s *Supervisor) saw(p *place, v *sight) {
-	before, past := p.watches, s.shareAll(p, v.past)
-	p.watches = s.shareAll(p, v.watched)
-	p.looking = false
-	p.again = p.again || s.stirredSince(p.since, v)
-	if s.looks--; s.looks == 0 {
-		clear(s.stirred)
+// applyProbe applies the result of a probe, and replaces the previous watches by its own.
+func (s *Supervisor) applyProbe(w *watchedWorkspace, probe *workspaceProbe) {
+	before, earlier := w.watches, s.shareWatches(w, probe.earlierWatches)
+	w.watches = s.shareWatches(w, probe.watches)
+	w.probing = false
+	w.probeAgain = w.probeAgain || s.hadActivitySince(w.activityBefore, probe)
+	if s.probes--; s.probes == 0 {
+		clear(s.lastActivity)
 	}
-	if len(p.sessions) == 0 {
-		s.unwatchPlace(p)
+	if len(w.sessions) == 0 {
+		s.unwatchUnused(w)
 	}
 	s.unwatchPaths(before)
-	s.unwatchPaths(past)
-	if len(p.sessions) == 0 {
+	s.unwatchPaths(earlier)
+	if len(w.sessions) == 0 {
 		return
 	}
-	s.noteWatched(p.anyone(), &p.err, v.err)
-	if v.there {
-		p.seen = v.inode
+	s.recordWatchError(w.anySession(), &w.err, probe.err)
+	if probe.present {
+		w.inode = probe.inode
 	}
-	for e := range p.sessions {
-		s.tellWorkspace(e, p, !v.there)
+	for e := range w.sessions {
+		s.applyWorkspace(e, w, !probe.present)
 	}
-	if p.again {
-		s.look(p)
+	if w.probeAgain {
+		s.probeWorkspace(w)
 	}
 }
 
-// shareAll takes part in the watches that a look has asked for.
-func (s *Supervisor) shareAll(p *place, all []watched) []int32 {
+// shareWatches calls shareWatch for the watches that a probe has added.
+func (s *Supervisor) shareWatches(w *watchedWorkspace, all []addedWatch) []int32 {
 	numbers := make([]int32, 0, len(all))
-	for _, w := range all {
-		numbers = append(numbers, s.share(w.inode, w.mask, func(ev inotify.Event) {
-			if w.name == "" || ev.Name == "" || ev.Name == w.name {
-				s.look(p)
+	for _, added := range all {
+		numbers = append(numbers, s.shareWatch(added.watch, added.mask, func(ev inotify.Event) {
+			if added.name == "" || ev.Name == "" || ev.Name == added.name {
+				s.probeWorkspace(w)
 			}
-		}, func() { s.look(p) }))
+		}, func() { s.probeWorkspace(w) }))
 	}
 	return numbers
 }
 
-// stirredSince tells whether anything was told by, or became of, the watches of a look before the loop knew of them.
-func (s *Supervisor) stirredSince(since uint64, v *sight) bool {
-	for _, w := range v.watched {
-		if s.stirred[w.inode] > since {
+// hadActivitySince reports whether an inotify watch of the probe has reported an event, or was
+// removed, before the event loop knew that the probe uses it. Before is the value of activity when
+// the probe began.
+func (s *Supervisor) hadActivitySince(before uint64, probe *workspaceProbe) bool {
+	for _, added := range probe.watches {
+		if s.lastActivity[added.watch] > before {
 			return true
 		}
 	}
 	return false
 }
 
-// tellWorkspace applies what is known of the session's workspace, if that is new.
-func (s *Supervisor) tellWorkspace(e *entry, p *place, gone bool) {
-	if e.rec.WorkspaceGone != gone || !gone && e.rec.Run.Live() && e.rec.WorkspaceInode != p.seen {
-		s.apply(e, session.WorkspaceSeen{Gone: gone, Inode: p.seen})
+// applyWorkspace applies the state of the session's workspace, if it has changed.
+func (s *Supervisor) applyWorkspace(e *entry, w *watchedWorkspace, gone bool) {
+	if e.rec.WorkspaceGone != gone || !gone && e.rec.Run.Live() && e.rec.WorkspaceInode != w.inode {
+		s.apply(e, session.WorkspaceObserved{Gone: gone, Inode: w.inode})
 	}
 }
 
-// anyone is one of the sessions that have the place.
-func (p *place) anyone() string {
-	for e := range p.sessions {
+// anySession returns the id of one of the sessions that use the workspace.
+func (w *watchedWorkspace) anySession() string {
+	for e := range w.sessions {
 		return e.rec.ID
 	}
 	return ""
 }
 
-// way is where a path leads, which is found out off the loop, by one goroutine at a time for each path.
-type way struct {
-	found  chan struct{} // closed when it was found out
-	target string
-	inode  session.Inode // of that, zero if there is no directory
-	err    error
+// resolution is the result of resolving a path, which is done by another goroutine, at most one at
+// a time for each path.
+type resolution struct {
+	done chan struct{} // closed when the other fields are set
+
+	path  string        // the resolved path
+	inode session.Inode // of the directory there, zero if there is none
+	err   error
 }
 
-// followTime is how long a workspace may take to be found, before it is not waited for any longer.
-const followTime = 5 * time.Second
+// resolveTimeout is how long a caller waits until the path of a workspace is resolved.
+const resolveTimeout = 5 * time.Second
 
-// follow begins to find out where a path leads, on the loop.
-func (s *Supervisor) follow(path string) *way {
-	if w := s.ways[path]; w != nil {
-		return w
+// resolvePath begins to resolve a path. It is called on the event loop.
+func (s *Supervisor) resolvePath(path string) *resolution {
+	if r := s.resolutions[path]; r != nil {
+		return r
 	}
-	w := &way{found: make(chan struct{})}
-	s.ways[path] = w
+	r := &resolution{done: make(chan struct{})}
+	s.resolutions[path] = r
 	go func() {
-		if w.target, w.err = s.World.Follow(path); w.err == nil {
-			w.inode = inodeOf(w.target)
+		if r.path, r.err = s.Programs.ResolvePath(path); r.err == nil {
+			r.inode = inodeOf(r.path)
 		}
-		close(w.found)
-		s.post(func() { delete(s.ways, path) })
+		close(r.done)
+		s.post(func() { delete(s.resolutions, path) })
 	}()
-	return w
+	return r
 }
 
-// await waits for it, off the loop.
-func (w *way) await(ctx context.Context, s *Supervisor, path string) error {
-	ctx, cancel := s.AfterFunc.Context(ctx, followTime)
+// wait waits for the result. It is not called on the event loop.
+func (r *resolution) wait(ctx context.Context, s *Supervisor, path string) error {
+	ctx, cancel := s.AfterFunc.Context(ctx, resolveTimeout)
 	defer cancel()
 	select {
-	case <-w.found:
+	case <-r.done:
 		return nil
 	case <-ctx.Done():
 		return refuse(WorkspaceMissing, "workspace %q does not answer", path)
 	}
 }
 
-// wayIn finds out where the path of an exclusive session leads to by now, before anybody decides whether another one is there already, if the session may
-// begin a run at all. It does so off the loop. It returns nil where nobody wants to know.
-func (s *Supervisor) wayIn(ctx context.Context, id string, may func(*entry) error) (w *way, err error) {
+// resolveExclusive resolves the path of an exclusive session that is about to begin a run, so that
+// the event loop can decide whether another exclusive session uses the same directory. It waits for
+// the result, and so it is not called on the event loop. It returns nil if the session is not
+// exclusive, or if canBegin returns an error.
+func (s *Supervisor) resolveExclusive(
+	ctx context.Context, id string, canBegin func(*entry) error,
+) (r *resolution, err error) {
 	var path string
 	if err := s.do(func() {
-		if e, err := s.find(id); err == nil && e.rec.Exclusive && may(e) == nil {
+		if e, err := s.find(id); err == nil && e.rec.Exclusive && canBegin(e) == nil {
 			path = e.rec.WorkingDirectory
-			w = s.follow(path)
+			r = s.resolvePath(path)
 		}
-	}); err != nil || w == nil {
+	}); err != nil || r == nil {
 		return nil, err
 	}
-	return w, w.await(ctx, s, path)
+	return r, r.wait(ctx, s, path)
 }
 
-// lead notes where the session's path leads to.
-func (s *Supervisor) lead(e *entry, w *way) {
-	if w == nil || w.err != nil || w.target == e.rec.Workspace && w.inode == e.rec.WorkspaceInode {
+// setResolvedPath records the path to which the session's workspace has resolved. A nil or failed
+// resolution changes nothing.
+func (s *Supervisor) setResolvedPath(e *entry, r *resolution) {
+	if r == nil || r.err != nil || r.path == e.rec.Workspace && r.inode == e.rec.WorkspaceInode {
 		return
 	}
-	p := s.places[placeOf(e)]
-	watched := p != nil && p.sessions[e]
+	w := s.workspaces[workspaceKeyOf(e)]
+	isWatched := w != nil && w.sessions[e]
 	s.unwatchWorkspace(e)
-	e.rec.Workspace, e.rec.WorkspaceInode = w.target, w.inode
-	e.unsaved, e.exited = true, false
-	s.touch(e)
-	if watched {
+	e.rec.Workspace, e.rec.WorkspaceInode = r.path, r.inode
+	e.unsaved, e.onlyExitUnsaved = true, false
+	s.markDirty(e)
+	if isWatched {
 		s.watchWorkspace(e)
 	}
 }
 
-// arrive notes where the path of a session leads to, for the run that begins there, and begins to tell what becomes of it.
-func (s *Supervisor) arrive(e *entry, run string, w *way) {
+// workspaceResolved records the resolved path of the workspace in which a run begins, and begins to
+// watch the workspace, unless the run has ended meanwhile.
+func (s *Supervisor) workspaceResolved(e *entry, run string, r *resolution) {
 	if !e.removed && e.rec.Run.ID == run && e.rec.Run.Live() {
-		s.lead(e, w)
+		s.setResolvedPath(e, r)
 		s.watchWorkspace(e)
 	}
 }
 
-// inodeOf returns which directory is at a path, zero if there is none.
+// inodeOf returns the inode of the directory at path, zero if there is none.
 func inodeOf(path string) session.Inode {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {

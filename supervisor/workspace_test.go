@@ -18,118 +18,124 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// mute has a directory, and all that is below it, answer nobody until the returned function is called: a network's file system whose server is away.
-func (b *bed) mute(dir string) (answer func()) {
-	away := make(chan struct{})
+// blockFileSystem blocks each access to a directory, and to everything below it, until the returned
+// function is called: like a network file system whose server is away.
+func (b *bed) blockFileSystem(dir string) (unblock func()) {
+	blocked := make(chan struct{})
 	wait := func(path string) {
 		if path == dir || strings.HasPrefix(path, dir+"/") {
-			<-away
+			<-blocked
 		}
 	}
-	b.meanwhile(func() {
+	b.onLoop(func() {
 		b.files.fails = func(path string) error { wait(path); return nil }
-		b.world.follow = wait
+		b.system.resolve = wait
 	})
-	return func() { close(away) }
+	return func() { close(blocked) }
 }
 
 func (b *bed) startIn(id, dir string, exclusive bool) {
 	b.t.Helper()
-	_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: id, Command: []string{"true"}, WorkingDirectory: dir, Exclusive: exclusive})
+	_, err := b.sup.Create(b.t.Context(), "command",
+		Spec{ID: id, Command: []string{"true"}, WorkingDirectory: dir, Exclusive: exclusive})
 	require.NoError(b.t, err)
-	b.heard()
+	b.takeTrace()
 }
 
-// TestAWorkspaceThatDoesNotAnswer keeps nobody waiting but who wants to begin there, and them not for long.
-func TestAWorkspaceThatDoesNotAnswer(t *testing.T) {
+// A workspace that does not answer delays only the calls that begin a run there, and these not for
+// long.
+func TestWorkspace_ThatDoesNotAnswerBlocksOnlyNewRuns(t *testing.T) {
 	supervise(t, func(b *bed) {
 		dead := t.TempDir()
 		b.startIn("dead", dead, false)
 		b.startIn("alone", dead, true)
 		b.start("other")
-		answer := b.mute(dead)
+		unblock := b.blockFileSystem(dead)
 		b.sup.MountsChanged()
-		for range 3 { // as often as a file system comes or goes
+		for range 3 { // more often than probes can finish
 			b.sup.MountsChanged()
 			b.files.events <- inotify.Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}
 		}
 		b.exit("other", 3)
-		assert.Equal(t, "failed", b.state("other"), "the loop goes on")
-		assert.Equal(t, "running", b.state("dead"), "as far as anybody knows")
-		b.heard()
+		assert.Equal(t, "failed", b.state("other"), "the event loop is not blocked")
+		assert.Equal(t, "running", b.state("dead"), "the last known state")
+		b.takeTrace()
 
 		b.call("restart", func(ctx context.Context) error { return b.sup.Restart(ctx, "dead") })
 		b.exit("dead", 143)
-		b.empty("dead")
+		b.endScope("dead")
 		assert.Equal(t, "starting", b.state("dead"))
-		b.rests(followTime)
+		b.advance(resolveTimeout)
 		why := `cannot start "dead": workspace "` + dead + `" does not answer`
-		told := b.heard()
-		assert.Equal(t, "5s restart: "+why, told[len(told)-1])
-		assert.NotContains(t, told, "0s start dead", "nothing of it was begun, which nobody could end")
+		log := b.takeTrace()
+		assert.Equal(t, "5s restart: "+why, log[len(log)-1])
+		assert.NotContains(t, log, "0s start dead", "no process was started, which could not be ended")
 		assert.Equal(t, "failed", b.state("dead"))
 
 		b.exit("alone", 0)
-		b.empty("alone")
-		b.heard()
+		b.endScope("alone")
+		b.takeTrace()
 		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "alone") })
-		b.rests(followTime)
-		assert.Equal(t, []string{`10s start: workspace "` + dead + `" does not answer`}, b.heard())
+		b.advance(resolveTimeout)
+		assert.Equal(t, []string{`10s start: workspace "` + dead + `" does not answer`}, b.takeTrace())
 		for _, id := range []string{"dead", "alone"} {
 			require.NoError(t, b.sup.Remove(b.t.Context(), id, true))
 		}
 		b.start("another")
-		answer()
+		unblock()
 		synctest.Wait()
-		b.meanwhile(func() { assert.Len(t, b.sup.places, 1, "what is not used any more is not watched") })
+		b.onLoop(func() { assert.Len(t, b.sup.workspaces, 1, "an unused workspace is not watched") })
 	})
 }
 
-// TestAWorkspaceThatDoesNotAnswerAtTheStart of the daemon: it is waited for once, with all the others.
-func TestAWorkspaceThatDoesNotAnswerAtTheStart(t *testing.T) {
+// At its start, the daemon waits once for all workspaces together, for a limited time.
+func TestAdopt_WaitsOnceForWorkspacesThatDoNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		dead, gone := t.TempDir(), filepath.Join(t.TempDir(), "gone")
-		away := make(chan struct{})
+		blocked := make(chan struct{})
 		b.files.fails = func(path string) error {
 			if path == dead {
-				<-away
+				<-blocked
 			}
 			return nil
 		}
 		var saved []*session.Session
 		for id, dir := range map[string]string{"dead": dead, "orphan": gone, "shop": b.home} {
 			rec := &session.Session{ID: id, Agent: "command", WorkingDirectory: dir, Workspace: dir, Created: time.Now()}
-			rec.Apply(session.RunAsked{Run: "run-" + id, BootID: "boot", Unit: UnitName("command", id), At: time.Now()})
-			require.NoError(t, runs(Plan{Unit: rec.Run.Unit, Spec: shimwire.Spec{RunID: rec.Run.ID}}, func(ev session.Event) { rec.Apply(ev) }))
+			rec.Apply(session.RunBegun{Run: "run-" + id, BootID: "boot", Unit: UnitName("command", id), At: time.Now()})
+			require.NoError(t, runs(Plan{Unit: rec.Run.Unit, Spec: shimwire.Spec{RunID: rec.Run.ID}},
+				func(ev session.Event) { rec.Apply(ev) }))
 			require.NoError(t, b.records.Create(id))
 			require.NoError(t, os.MkdirAll(b.sup.runtimeDir(id), 0o700))
 			fd, err := listen(filepath.Join(b.sup.runtimeDir(id), shimSocket))
 			require.NoError(t, err)
 			defer func() { _ = unix.Close(fd) }()
-			b.world.scopes = append(b.world.scopes, Scope{Name: rec.Run.Unit, InvocationID: "inv", ControlGroup: "/" + rec.Run.Unit, Active: true})
+			b.system.scopes = append(b.system.scopes,
+				Scope{Name: rec.Run.Unit, InvocationID: "inv", ControlGroup: "/" + rec.Run.Unit, Active: true})
 			saved = append(saved, rec)
 		}
 		require.NoError(t, b.sup.Adopt(t.Context(), saved))
-		assert.Equal(t, firstLook, time.Since(b.begin))
-		assert.Equal(t, "orphaned", b.sup.sessions["orphan"].shown.State, "which is known before anybody is told of it")
+		assert.Equal(t, firstProbeTimeout, time.Since(b.begin))
+		assert.Equal(t, "orphaned", b.sup.sessions["orphan"].published.State, "it is known before the session is published")
 		ctx, cancel := context.WithCancel(t.Context())
 		go b.sup.Run(ctx)
-		close(away)
+		close(blocked)
 		cancel()
 		synctest.Wait()
 	})
 }
 
-// TestAnExclusiveWorkspaceIsADirectory, by whatever path it is reached, and wherever it was moved to under its session.
-func TestAnExclusiveWorkspaceIsADirectory(t *testing.T) {
+// Two paths that lead to the same directory are one workspace, also after the directory was moved
+// while a session runs in it.
+func TestExclusive_AppliesToTheDirectory(t *testing.T) {
 	supervise(t, func(b *bed) {
 		dir := t.TempDir()
 		first, second, current := filepath.Join(dir, "first"), filepath.Join(dir, "second"), filepath.Join(dir, "current")
 		for _, work := range []string{first, second} {
 			require.NoError(t, os.Mkdir(work, 0o700))
 		}
-		lead := func(to string) {
+		link := func(to string) {
 			t.Helper()
 			_ = os.Remove(current)
 			require.NoError(t, os.Symlink(to, current))
@@ -140,27 +146,28 @@ func TestAnExclusiveWorkspaceIsADirectory(t *testing.T) {
 			assert.ErrorContains(t, err, by)
 		}
 		create := func(id, dir string) error {
-			_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: id, Command: []string{"true"}, WorkingDirectory: dir, Exclusive: true})
+			_, err := b.sup.Create(b.t.Context(), "command",
+				Spec{ID: id, Command: []string{"true"}, WorkingDirectory: dir, Exclusive: true})
 			return err
 		}
-		lead(first)
+		link(first)
 		require.NoError(t, create("shop", current))
 		require.NoError(t, create("other", second))
-		lead(second)
+		link(second)
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 		defer cancel()
 		busy("other", b.sup.Restart(ctx, "shop"))
-		require.NoError(t, b.sup.Describe(b.t.Context(), "shop", "as it was")) // and is not stopped for that
+		require.NoError(t, b.sup.Describe(b.t.Context(), "shop", "as it was")) // the failed restart has not stopped it
 		assert.NotEqual(t, "stopping", b.state("shop"))
 
 		b.exit("other", 0)
-		b.empty("other")
+		b.endScope("other")
 		b.call("restart", func(ctx context.Context) error { return b.sup.Restart(ctx, "shop") })
 		assert.Equal(t, "stopping", b.state("shop"))
 		busy("shop", b.sup.Start(b.t.Context(), "other"))
 		busy("shop", create("third", first))
 		b.exit("shop", 143)
-		b.empty("shop")
+		b.endScope("shop")
 		assert.Equal(t, "running", b.state("shop"))
 		busy("shop", b.sup.Start(b.t.Context(), "other"))
 		require.NoError(t, create("third", first))
@@ -170,25 +177,26 @@ func TestAnExclusiveWorkspaceIsADirectory(t *testing.T) {
 	})
 }
 
-// TestWorkspace_OrphansASessionThatNeverRan, and one that begins; who sees it has seen it until the workspace comes back.
+// So is a session whose run begins. An acknowledgement lasts until the workspace is back.
 func TestWorkspace_OrphansASessionThatNeverRan(t *testing.T) {
 	supervise(t, func(b *bed) {
 		work := filepath.Join(t.TempDir(), "work")
-		vanish := func() {
+		remove := func() {
 			require.NoError(t, os.Remove(work))
-			b.files.tell(work, "", unix.IN_DELETE_SELF)
+			b.files.notify(work, "", unix.IN_DELETE_SELF)
 		}
-		comeBack := func() {
+		create := func() {
 			require.NoError(t, os.Mkdir(work, 0o700))
-			b.files.tell(filepath.Dir(work), "work", unix.IN_CREATE)
+			b.files.notify(filepath.Dir(work), "work", unix.IN_CREATE)
 		}
 		require.NoError(t, os.Mkdir(work, 0o700))
 		for _, id := range []string{"shop", "kept"} {
-			_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: id, Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
+			_, err := b.sup.Create(b.t.Context(), "command",
+				Spec{ID: id, Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
 			require.NoError(t, err)
 		}
 		for range 2 {
-			vanish()
+			remove()
 			synctest.Wait()
 			snap, err := b.sup.Session("shop")
 			require.NoError(t, err)
@@ -197,109 +205,112 @@ func TestWorkspace_OrphansASessionThatNeverRan(t *testing.T) {
 			snap, err = b.sup.Session("shop")
 			require.NoError(t, err)
 			assert.Empty(t, snap.Attention)
-			comeBack()
+			create()
 			assert.Equal(t, "created", b.state("shop"))
 		}
-		b.world.start = func(p Plan, tell func(session.Event)) error { scopeRuns(p, tell); return nil }
+		b.system.start = func(p Plan, report func(session.Event)) error { scopeRuns(p, report); return nil }
 		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
 		assert.Equal(t, "starting", b.state("shop"))
-		vanish()
+		remove()
 		assert.Equal(t, "orphaned", b.state("shop"))
-		assert.NotContains(t, strings.Join(b.heard(), "\n"), "start: ", "it has not started")
-		comeBack()
+		assert.NotContains(t, strings.Join(b.takeTrace(), "\n"), "start: ", "it has not started")
+		create()
 		assert.Equal(t, "starting", b.state("shop"))
-		vanish()
+		remove()
 		require.NoError(t, b.sup.Archive(b.t.Context(), "kept"))
-		comeBack()
+		create()
 		assert.Equal(t, "archived", b.state("kept"))
 	})
 }
 
-// TestWorkspace_IsWatchedUntilTheRunHasEnded: before the first run, and while one lives. What becomes of the others is nothing to their sessions, and would wake us.
+// A workspace is watched before the session's first run, and while a run lives. Otherwise it does
+// not matter to the session, and watching it would wake the daemon.
 func TestWorkspace_IsWatchedUntilTheRunHasEnded(t *testing.T) {
 	supervise(t, func(b *bed) {
-		watched := func() (places, paths int) {
-			b.meanwhile(func() { places, paths = len(b.sup.places), len(b.sup.paths) })
-			return places, paths
+		watched := func() (workspaces, paths int) {
+			b.onLoop(func() { workspaces, paths = len(b.sup.workspaces), len(b.sup.paths) })
+			return workspaces, paths
 		}
 		work := filepath.Join(t.TempDir(), "work")
 		require.NoError(t, os.Mkdir(work, 0o700))
-		_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: "shop", Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
+		_, err := b.sup.Create(b.t.Context(), "command",
+			Spec{ID: "shop", Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
 		require.NoError(t, err)
-		places, paths := watched()
-		assert.Equal(t, 1, places, "never started")
+		workspaces, paths := watched()
+		assert.Equal(t, 1, workspaces, "never started")
 		assert.NotZero(t, paths)
 		for range 2 {
 			require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
-			places, paths := watched()
-			assert.Equal(t, 1, places)
+			workspaces, paths := watched()
+			assert.Equal(t, 1, workspaces)
 			assert.NotZero(t, paths)
 			require.NoError(t, os.Remove(work))
-			b.files.tell(work, "", unix.IN_DELETE_SELF)
+			b.files.notify(work, "", unix.IN_DELETE_SELF)
 			assert.Equal(t, "orphaned", b.state("shop"))
 			b.exit("shop", 0)
 			assert.Equal(t, "completed", b.state("shop"))
-			places, _ = watched()
-			assert.Equal(t, 1, places, "something of it may be left in its scope")
-			b.empty("shop")
-			places, paths = watched()
-			assert.Zero(t, places)
+			workspaces, _ = watched()
+			assert.Equal(t, 1, workspaces, "its scope may contain leftover processes")
+			b.endScope("shop")
+			workspaces, paths = watched()
+			assert.Zero(t, workspaces)
 			assert.Zero(t, paths)
 			require.NoError(t, os.Mkdir(work, 0o700))
 		}
 		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
-		assert.Equal(t, "running", b.state("shop"), "another run is not an orphan of the one before it")
+		assert.Equal(t, "running", b.state("shop"), "the missing workspace of the previous run does not orphan the next one")
 	})
 }
 
-// TestWhatIsToldDuringALook is looked at by another one.
-func TestWhatIsToldDuringALook(t *testing.T) {
+// A probe may have missed an event that arrives while it runs.
+func TestWorkspace_EventDuringAProbeCausesAnotherOne(t *testing.T) {
 	supervise(t, func(b *bed) {
 		work := t.TempDir()
 		b.startIn("shop", work, false)
-		looks := 0
-		b.meanwhile(func() {
+		probes := 0
+		b.onLoop(func() {
 			b.files.fails = func(path string) error {
 				if path == work {
-					looks++
+					probes++
 				}
 				return nil
 			}
-			for _, p := range b.sup.places {
-				b.sup.look(p)
+			for _, p := range b.sup.workspaces {
+				b.sup.probeWorkspace(p)
 			}
 		})
 		synctest.Wait()
-		assert.Equal(t, 1, looks)
+		assert.Equal(t, 1, probes)
 		watch := b.files.paths[work]
-		b.meanwhile(func() {
-			for _, p := range b.sup.places {
-				b.sup.look(p)
+		b.onLoop(func() {
+			for _, p := range b.sup.workspaces {
+				b.sup.probeWorkspace(p)
 			}
-			b.sup.fileEvent(inotify.Event{Watch: watch, Mask: unix.IN_CREATE, Name: "x"}) // nobody has asked for it yet, as far as the loop knows
+			// As far as the event loop knows, nothing has requested these events yet.
+			b.sup.fileEvent(inotify.Event{Watch: watch, Mask: unix.IN_CREATE, Name: "x"})
 			b.sup.fileEvent(inotify.Event{Watch: watch + 1000, Mask: unix.IN_CREATE, Name: "x"})
 		})
 		synctest.Wait()
-		assert.Equal(t, 3, looks)
-		b.meanwhile(func() { assert.Empty(t, b.sup.stirred) })
+		assert.Equal(t, 3, probes)
+		b.onLoop(func() { assert.Empty(t, b.sup.lastActivity) })
 	})
 }
 
-// TestTheOlderOneGetsTheWorkspace where all are resumed, however long it takes to find out where it is.
-func TestTheOlderOneGetsTheWorkspace(t *testing.T) {
+// It does so however long it takes to resolve the path of the older session.
+func TestResumeAll_GivesTheWorkspaceToTheOlderSession(t *testing.T) {
 	supervise(t, func(b *bed) {
 		dir := t.TempDir()
 		for _, id := range []string{"older", "younger"} {
 			b.startIn(id, dir, true)
 			b.call("suspend", func(ctx context.Context) error { return b.sup.Suspend(ctx, id) })
 			b.exit(id, 0)
-			b.empty(id)
+			b.endScope(id)
 			<-time.After(time.Second)
 		}
-		looks := 0
-		b.meanwhile(func() {
-			b.world.follow = func(string) {
-				if looks++; looks == 1 {
+		resolved := 0
+		b.onLoop(func() {
+			b.system.resolve = func(string) {
+				if resolved++; resolved == 1 {
 					<-time.After(500 * time.Millisecond)
 				}
 			}
@@ -310,6 +321,6 @@ func TestTheOlderOneGetsTheWorkspace(t *testing.T) {
 			return err
 		})
 		<-time.After(time.Second)
-		assert.Contains(t, b.heard(), "2.5s resume all: ok")
+		assert.Contains(t, b.takeTrace(), "2.5s resume all: ok")
 	})
 }

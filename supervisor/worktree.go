@@ -12,46 +12,52 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// worktreeTime bounds what git may take for one operation: it checks out a whole tree, and runs the repository's hooks and filters.
-const worktreeTime = 5 * time.Minute
+// worktreeTimeout is how long git may take for one operation. It may check out a whole tree and run
+// the repository's hooks and filters.
+const worktreeTimeout = 5 * time.Minute
 
-// createInWorktree is the rest of Create for a session that is to have a git worktree for its workspace. The session's id is held while git works,
-// off the loop; nobody hears of the session before there is its worktree, and nothing is left of that if there is to be no session.
+// createInWorktree is the rest of Create for a session that gets a new git worktree as its
+// workspace. Git does not run on the event loop, and the session's id is reserved meanwhile. The
+// session is published after its worktree has been created; if the session cannot be created, the
+// worktree is removed.
 func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Spec) (string, error) {
-	limited, cancel := s.AfterFunc.Context(ctx, worktreeTime)
+	limited, cancel := s.AfterFunc.Context(ctx, worktreeTimeout)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)() // a daemon that ends leaves no git behind
+	defer context.AfterFunc(s.ctx, cancel)() // git must not outlive the daemon
 	series := ""
 	if spec.ID == "" {
-		series = ownBranches + s.baseOf(agent, spec)
+		series = branchPrefix + s.idBase(agent, spec)
 	}
 	id, err := s.reserve(agent, spec)
 	if err != nil {
 		return "", err
 	}
-	held := []string{id}
+	reserved := []string{id}
 	defer func() {
 		_ = s.do(func() {
-			for _, id := range held {
+			for _, id := range reserved {
 				delete(s.reserved, id)
 			}
 		})
 	}()
 	add := func() (worktree.Worktree, string, error) {
 		return s.Git.Add(limited, worktree.Request{
-			Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: ownBranches + id, Series: series, Root: s.WorktreeDir, Name: id,
+			Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: branchPrefix + id, Series: series,
+			Root: s.WorktreeDir, Name: id,
 		})
 	}
 	w, dir, err := add()
-	for taken := (*worktree.TakenError)(nil); errors.As(err, &taken); w, dir, err = add() { // so that a generated id and its branch have the same name
+	// A generated id and its branch have the same name: if git has the branch already, another id is
+	// used.
+	for taken := (*worktree.TakenError)(nil); errors.As(err, &taken); w, dir, err = add() {
 		again := spec
-		if again.ID = strings.TrimPrefix(taken.Free, ownBranches); !s.isFree(agent, again.ID) {
-			again.ID = "" // the next one that is free: those that are held are not
+		if again.ID = strings.TrimPrefix(taken.Free, branchPrefix); !s.isIDFree(agent, again.ID) {
+			again.ID = "" // the next free one, which is none of those that are reserved
 		}
 		if id, err = s.reserve(agent, again); err != nil {
 			return "", err
 		}
-		held = append(held, id)
+		reserved = append(reserved, id)
 	}
 	switch {
 	case errors.Is(err, worktree.ErrNoGit), errors.Is(err, worktree.ErrNotRun):
@@ -60,35 +66,38 @@ func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Sp
 		return "", refuse(Invalid, "cannot create a worktree of workspace %q: %v", spec.WorkingDirectory, err)
 	}
 	failpoint.Hit("create.worktree-made")
-	kept := session.Worktree(w)
+	saved := session.Worktree(w)
 	spec.ID, spec.reserved = id, true
-	spec.worktree, spec.WorkingDirectory, spec.workspace, spec.inode = &kept, dir, resolve(dir), inodeOf(dir)
-	made, err := s.createThere(ctx, agent, spec)
-	if made == "" && !errors.Is(err, ErrClosed) { // a daemon that ends may have saved it: the next one knows
+	spec.worktree, spec.WorkingDirectory, spec.workspace, spec.inode = &saved, dir, resolve(dir), inodeOf(dir)
+	created, err := s.createWithWorktree(ctx, agent, spec)
+	// A daemon that ends may have saved the session: the next one removes the worktree if it has not.
+	if created == "" && !errors.Is(err, ErrClosed) {
 		s.undoWorktree(w)
 	}
-	return made, err
+	return created, err
 }
 
-// ownBranches is what the names of branches begin with that are made for sessions whose client named none.
-const ownBranches = "corral/"
+// branchPrefix begins the name of a branch that is created for a session whose client did not name
+// one.
+const branchPrefix = "corral/"
 
-// createThere is createNow for a session whose worktree has just been made: a command in it can be looked for now.
-func (s *Supervisor) createThere(ctx context.Context, agent string, spec Spec) (string, error) {
+// createWithWorktree is createChecked for a session whose worktree has just been created. Only now
+// can its command be searched for in the worktree.
+func (s *Supervisor) createWithWorktree(ctx context.Context, agent string, spec Spec) (string, error) {
 	if len(spec.Command) > 0 && !spec.NoStart {
 		agents, err := s.ListAgents()
 		if err == nil {
-			err = s.executable(ctx, agents[agent], &spec, spec.WorkingDirectory)
+			err = s.checkExecutable(ctx, agents[agent], &spec, spec.WorkingDirectory)
 		}
 		if err != nil {
 			return "", err
 		}
 	}
-	return s.createNow(ctx, agent, spec)
+	return s.createChecked(ctx, agent, spec)
 }
 
-// isFree tells whether a new session could have this id.
-func (s *Supervisor) isFree(agent, id string) (free bool) {
+// isIDFree reports whether a new session could get this id.
+func (s *Supervisor) isIDFree(agent, id string) (free bool) {
 	_ = s.do(func() {
 		_, err := s.chooseID(agent, Spec{ID: id})
 		free = err == nil && config.ValidName(id)
@@ -96,10 +105,10 @@ func (s *Supervisor) isFree(agent, id string) (free bool) {
 	return free
 }
 
-// reserve chooses the id of a session that is about to be created, and holds it.
+// reserve chooses the id of a session that is about to be created, and reserves it.
 func (s *Supervisor) reserve(agent string, spec Spec) (id string, err error) {
 	if e := s.do(func() {
-		if _, err = s.creatable(agent, spec); err == nil {
+		if _, err = s.checkCreatable(agent, spec); err == nil {
 			id, err = s.chooseID(agent, spec)
 		}
 		if err == nil {
@@ -111,13 +120,13 @@ func (s *Supervisor) reserve(agent string, spec Spec) (id string, err error) {
 	return id, err
 }
 
-// undoWorktree takes back a worktree in which nobody has worked.
+// undoWorktree removes a new worktree that no session has used.
 func (s *Supervisor) undoWorktree(w worktree.Worktree) {
-	s.toldUndone(w, s.git(func(ctx context.Context, git worktree.Git) error { return git.Undo(ctx, w) }))
+	s.logUndone(w, s.withGit(func(ctx context.Context, git worktree.Git) error { return git.Undo(ctx, w) }))
 }
 
-// toldUndone has the journal told what has become of a worktree that belongs to no session.
-func (s *Supervisor) toldUndone(w worktree.Worktree, err error) {
+// logUndone logs whether a worktree that belongs to no session was removed.
+func (s *Supervisor) logUndone(w worktree.Worktree, err error) {
 	s.post(func() {
 		if err != nil {
 			s.Log.Warn("cannot remove an unused worktree", "path", w.Path, "branch", w.Branch, "err", err)
@@ -127,34 +136,36 @@ func (s *Supervisor) toldUndone(w worktree.Worktree, err error) {
 	})
 }
 
-// settleWorktree has the note of the session's new worktree removed once the session is saved.
-func (s *Supervisor) settleWorktree(e *entry) {
+// confirmWorktree removes the marker file of the session's new worktree, after the session has been
+// saved.
+func (s *Supervisor) confirmWorktree(e *entry) {
 	w := e.rec.Worktree
 	if w == nil {
 		return
 	}
-	s.effect(e, func() {
+	s.queueAfterSave(e, func() {
 		failpoint.Hit("create.worktree-noted")
 		if err := worktree.Worktree(*w).Confirm(); err != nil {
-			s.post(func() { s.Log.Warn("cannot remove the note of a new worktree", "path", w.Path, "err", err) })
+			s.post(func() { s.Log.Warn("cannot remove the marker file of a new worktree", "path", w.Path, "err", err) })
 		}
 	})
 }
 
-// undoStrays takes back the worktrees that a daemon did not live to note, at the start. Git is not waited for.
-func (s *Supervisor) undoStrays() {
+// undoUnconfirmed removes, when the daemon starts, the new worktrees whose sessions an earlier
+// daemon did not save. It does not wait for git.
+func (s *Supervisor) undoUnconfirmed() {
 	if s.WorktreeDir == "" {
 		return
 	}
-	strays, err := worktree.Unconfirmed(s.WorktreeDir)
+	unconfirmed, err := worktree.Unconfirmed(s.WorktreeDir)
 	if err != nil {
-		s.Log.Warn("cannot read the notes of new worktrees", "path", s.WorktreeDir, "err", err)
+		s.Log.Warn("cannot read the marker files of new worktrees", "path", s.WorktreeDir, "err", err)
 	}
-	for _, w := range strays {
+	for _, w := range unconfirmed {
 		if !s.hasWorktree(w.Path) {
-			go s.undoStray(w)
+			go s.reclaimWorktree(w)
 		} else if err := w.Confirm(); err != nil {
-			s.Log.Warn("cannot remove the note of a worktree", "path", w.Path, "err", err)
+			s.Log.Warn("cannot remove the marker file of a worktree", "path", w.Path, "err", err)
 		}
 	}
 }
@@ -168,77 +179,87 @@ func (s *Supervisor) hasWorktree(path string) bool {
 	return false
 }
 
-// undoStray takes one back, unless somebody has found it meanwhile and has something there.
-func (s *Supervisor) undoStray(w worktree.Worktree) {
-	s.toldUndone(w, s.git(func(ctx context.Context, git worktree.Git) error { return git.Reclaim(ctx, w) }))
+// reclaimWorktree removes a worktree that no daemon has confirmed, unless somebody has begun to use
+// it.
+func (s *Supervisor) reclaimWorktree(w worktree.Worktree) {
+	s.logUndone(w, s.withGit(func(ctx context.Context, git worktree.Git) error { return git.Reclaim(ctx, w) }))
 }
 
-// git has something done with git, off the loop. It ends when the daemon does.
-func (s *Supervisor) git(f func(context.Context, worktree.Git) error) error {
-	ctx, cancel := s.AfterFunc.Context(s.ctx, worktreeTime)
+// withGit calls f, which runs git, with a context that ends with the daemon or after
+// worktreeTimeout. It is not called on the event loop.
+func (s *Supervisor) withGit(f func(context.Context, worktree.Git) error) error {
+	ctx, cancel := s.AfterFunc.Context(s.ctx, worktreeTimeout)
 	defer cancel()
 	return f(ctx, s.Git)
 }
 
-// RemoveWorktree is Remove, and removes the session's worktree with it. Anything that would be lost keeps both, and is named, unless discard is set; the
-// branch stays where it is not merged or pushed. Errors: those of Remove; Invalid for a session without a worktree.
+// RemoveWorktree is Remove, and also removes the session's worktree. If changes would be lost,
+// neither is removed, and the error lists them, unless discard is set. The branch is kept unless it
+// is merged or pushed. Errors: those of Remove; Invalid for a session without a worktree.
 func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, discard bool) error {
 	var w worktree.Worktree
-	if err := s.with(ctx, id, func(e *entry) (<-chan error, error) {
+	if err := s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Worktree == nil {
 			return nil, refuse(Invalid, "session %q was not created with a worktree", id)
 		}
 		w = worktree.Worktree(*e.rec.Worktree)
-		return nil, removable(e, force)
+		return nil, checkRemovable(e, force)
 	}); err != nil {
 		return err
 	}
 	root := resolve(w.Path) + "/"
-	if err := s.with(ctx, id, func(e *entry) (<-chan error, error) { return nil, s.worktreeFree(e, root) }); err != nil {
+	if err := s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		return nil, s.checkWorktreeUnused(e, root)
+	}); err != nil {
 		return err
 	}
-	if !discard { // before anything is stopped; and again afterwards, for its agent works there until then
-		if err := s.git(func(ctx context.Context, git worktree.Git) error {
+	if !discard { // before the agent is stopped; and again after that, because it can change files until then
+		if err := s.withGit(func(ctx context.Context, git worktree.Git) error {
 			l, err := git.Losses(ctx, w)
 			if err == nil && l.Any() {
 				err = &worktree.LossError{Worktree: w, Losses: l}
 			}
 			return err
 		}); err != nil {
-			return worktreeStays(id, w, err)
+			return worktreeKept(id, w, err)
 		}
 	}
-	return s.removeAfter(ctx, id, force, func(e *entry) error { return s.takeWorktree(e, root) }, func() error {
+	return s.removeAfter(ctx, id, force, func(e *entry) error { return s.beginWorktreeRemoval(e, root) }, func() error {
 		failpoint.Hit("remove.worktree")
-		if err := s.git(func(ctx context.Context, git worktree.Git) error { return git.Remove(ctx, w, discard) }); err != nil {
-			return worktreeStays(id, w, err)
+		if err := s.withGit(func(ctx context.Context, git worktree.Git) error {
+			return git.Remove(ctx, w, discard)
+		}); err != nil {
+			return worktreeKept(id, w, err)
 		}
 		return nil
 	})
 }
 
-// takeWorktree is worktreeFree once more, after the session's own agent has ended: somebody may have come meanwhile. From then on nobody does.
-func (s *Supervisor) takeWorktree(e *entry, root string) error {
-	if err := s.worktreeFree(e, root); err != nil {
+// beginWorktreeRemoval repeats checkWorktreeUnused after the session's own agent has ended, because
+// another session may have begun a run there meanwhile. From then on none can.
+func (s *Supervisor) beginWorktreeRemoval(e *entry, root string) error {
+	if err := s.checkWorktreeUnused(e, root); err != nil {
 		return err
 	}
-	e.taking = root
-	s.unwatchWorkspace(e) // that it vanishes is no news
+	e.removal.dir = root
+	s.unwatchWorkspace(e) // its removal must not orphan the session
 	return nil
 }
 
-// worktreeFree refuses to take a worktree away under another session that works in it. Root is where the worktree really is, with a slash.
-func (s *Supervisor) worktreeFree(e *entry, root string) error {
+// checkWorktreeUnused refuses to remove a worktree in which another session runs. Root is the
+// resolved path of the worktree, with a slash at the end.
+func (s *Supervisor) checkWorktreeUnused(e *entry, root string) error {
 	for _, other := range s.sorted() {
-		if other != e && other.occupies(func(at spot) bool { return strings.HasPrefix(at.path+"/", root) }) {
-			return refuse(InvalidState, "the worktree of session %q is the workspace of session %q too, which is %s", e.rec.ID, other.rec.ID, other.rec.View().State)
+		if other != e && other.occupiesDir(func(at resolvedDir) bool { return strings.HasPrefix(at.path+"/", root) }) {
+			return refuse(InvalidState, "the worktree of session %q is the workspace of session %q too, which is %s",
+				e.rec.ID, other.rec.ID, other.rec.View().State)
 		}
 	}
 	return nil
 }
 
-// worktreeStays tells why a session is not removed with its worktree.
-func worktreeStays(id string, w worktree.Worktree, err error) error {
+// worktreeKept returns the error of RemoveWorktree if err prevents the removal of the worktree.
+func worktreeKept(id string, w worktree.Worktree, err error) error {
 	var lost *worktree.LossError
 	if errors.As(err, &lost) {
 		return refuse(InvalidState, "the worktree of session %q has %s: %s", id, lost.Losses, w.Path)

@@ -73,7 +73,7 @@ func savedSession(record *session.Session, unknown string) client.Session {
 		s.Unit, s.ExecMainStartTimestamp, s.Resumed = record.Run.Unit, microseconds(record.Run.Started), record.Run.Resumed
 	}
 	total := record.Forgotten
-	for _, r := range record.Accounts() {
+	for _, r := range record.RunSummaries() {
 		s.Runs = append(s.Runs, savedRun(r))
 		total += r.Duration()
 	}
@@ -100,7 +100,7 @@ func microseconds(t time.Time) uint64 {
 	return uint64(t.UnixMicro())
 }
 
-func savedRun(r session.Account) dbusapi.RunRow {
+func savedRun(r session.RunSummary) dbusapi.RunRow {
 	return dbusapi.RunRow{
 		ID: r.ID, Start: microseconds(r.Began), End: microseconds(r.Ended), Result: r.Result, Code: int32(r.Code),
 		Status: int32(r.Status), Reason: r.Reason,

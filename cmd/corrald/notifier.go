@@ -73,7 +73,7 @@ func (d *parts) reportHook(name string, err error) {
 			text += "; see: journalctl --user -u " + failure.Unit
 		}
 	}
-	d.sup.Trouble("hook "+name, text)
+	d.sup.SetProblem("hook "+name, text)
 }
 
 // openWindow opens a terminal window that runs corralctl with args.

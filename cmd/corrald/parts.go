@@ -26,7 +26,7 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/notify"
 	"github.com/corrald/corral/supervisor"
-	"github.com/corrald/corral/supervisor/ground"
+	"github.com/corrald/corral/supervisor/effects"
 	"github.com/corrald/corral/supervisor/store"
 	"github.com/corrald/corral/tmux"
 	"github.com/corrald/corral/units"
@@ -99,7 +99,7 @@ type parts struct {
 	units     *units.Manager
 	server    *server.Server
 	sup       *supervisor.Supervisor
-	executor  *ground.Ground
+	executor  *effects.Executor
 	inhibitor *shutdownInhibitor
 	notify    *notify.Notifier
 
@@ -146,23 +146,23 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	d.notify = d.newNotifier(terminals, notify.Settings{Config: conf, Agents: agents, Home: p.home})
 	d.inhibitor = newShutdownInhibitor(log)
 	options := supervisor.Options{
-		Config: conf, Agents: agents, Records: records, World: executor, Log: log,
+		Config: conf, Agents: agents, Records: records, System: executor.System(), Log: log,
 		Publisher: publishers{d.server, d.notify},
 		Version:   version.Version, BootID: boot,
 		RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
-		WorktreeDir: filepath.Join(p.data, "worktrees"),
-		Git:         worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
-		Status:      func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
-		Live:        d.inhibitor.setAnyRunning,
-		Announce:    d.server.ShuttingDownChanged,
-		Stirred:     (&memoryTrimmer{idleDelay: trimDelay}).noteActivity,
-		Ending: func(most time.Duration) {
+		WorktreeDir:      filepath.Join(p.data, "worktrees"),
+		Git:              worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
+		SetStatus:        func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
+		SetAnyAgentAlive: d.inhibitor.setAnyRunning,
+		AnnounceShutdown: d.server.ShuttingDownChanged,
+		IterationBegins:  (&memoryTrimmer{idleDelay: trimDelay}).noteActivity,
+		StopDelayed: func(most time.Duration) {
 			_, _ = daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()))
 		},
 	}
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
-		options.AliveEvery = every / 2
-		options.Alive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
+		options.KeepAliveInterval = every / 2
+		options.KeepAlive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 	}
 	options.OpenFiles = func() (supervisor.Files, error) { return inotify.New() }
 	descriptors, err := fdpoll.New()
@@ -174,17 +174,17 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	if err != nil {
 		return nil, err
 	}
-	options.Alarm = func(at time.Time) {
+	options.SetAlarm = func(at time.Time) {
 		if err := alarm.Set(at); err != nil {
 			log.Warn("cannot set the alarm for what expires next", "err", err)
 		}
 	}
 	d.sup, d.executor = supervisor.New(options), executor
-	d.tmuxProblems = tmuxProblems{log: log, publish: d.sup.Trouble}
-	executor.Trouble = d.reportLoginShell
+	d.tmuxProblems = tmuxProblems{log: log, publish: d.sup.SetProblem}
+	executor.LoginShellProblem = d.reportLoginShell
 	executor.TmuxConfig = d.tmuxProblems.record
-	d.inhibitor.suspend, d.inhibitor.resume = d.sup.LastCall, d.sup.CalledOff
-	d.inhibitor.flush, d.inhibitor.onWake = d.sup.Settle, d.sup.AlarmRang
+	d.inhibitor.suspend, d.inhibitor.resume = d.sup.SuspendForShutdown, d.sup.ShutdownCancelled
+	d.inhibitor.flush, d.inhibitor.onWake = d.sup.Flush, d.sup.AlarmRang
 	d.reportConfiguration(problem)
 	go alarm.Run(d.sup.AlarmRang)
 	if table, err := mounts.Open(); err == nil {
@@ -202,7 +202,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 
 // newExecutor prepares tmux, and creates the executor with which the supervisor starts and ends
 // sessions.
-func (d *parts) newExecutor(ctx context.Context, detachKey string) (*tmux.Tmux, *ground.Ground, error) {
+func (d *parts) newExecutor(ctx context.Context, detachKey string) (*tmux.Tmux, *effects.Executor, error) {
 	env, err := d.units.Environment(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the manager's environment: %w", err)
@@ -214,7 +214,7 @@ func (d *parts) newExecutor(ctx context.Context, detachKey string) (*tmux.Tmux, 
 	if err := t.SetDetachKey(detachKey); err != nil {
 		return nil, nil, err
 	}
-	executor, err := ground.New(d.units, t, d.shim, d.runtime)
+	executor, err := effects.New(d.units, t, d.shim, d.runtime)
 	return t, executor, err
 }
 
@@ -227,7 +227,7 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 		d.log.Warn("the record of a session has a problem",
 			"session", f.ID, "detail", f.String(), "path", f.Path, "message_id", journal.RecordDamaged)
 		untilSaved := f.Kind == store.Edited || f.Kind == store.SetAside && f.Path == ""
-		d.sup.Found(supervisor.Problem{Session: f.ID, Text: f.String(), Path: f.Path, UntilSaved: untilSaved})
+		d.sup.AddProblem(supervisor.Problem{Session: f.ID, Text: f.String(), Path: f.Path, UntilSaved: untilSaved})
 	}
 	failpoint.Hit("adopt.loaded")
 	d.endWorktreeSteps(stepStopTimeout)
@@ -255,7 +255,7 @@ func (d *parts) reportConfiguration(err error) {
 	if err != nil {
 		text = err.Error() + "; fix it, then run: systemctl --user reload corrald"
 	}
-	d.sup.Trouble("configuration", text)
+	d.sup.SetProblem("configuration", text)
 }
 
 // reportLoginShell publishes a problem if the login shell's environment could not be read, and
@@ -265,7 +265,7 @@ func (d *parts) reportLoginShell(err error) {
 	if err != nil {
 		text = err.Error() + "; runs started without an environment of the caller lack it (see LoginShell= in corral.conf)"
 	}
-	d.sup.Trouble("login shell", text)
+	d.sup.SetProblem("login shell", text)
 }
 
 func (d *parts) reload() error {

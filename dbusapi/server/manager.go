@@ -187,7 +187,7 @@ func listAgents(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) 
 	rows := make([]dbusapi.AgentRow, 0, len(agents))
 	for _, a := range agents {
 		rows = append(rows, dbusapi.AgentRow{Name: a.Name, Description: a.Description, Details: map[string]dbus.Variant{
-			"Available":     dbus.MakeVariant(o.server.sup.Installed(ctx, a)),
+			"Available":     dbus.MakeVariant(o.server.sup.IsInstalled(ctx, a)),
 			"Resumable":     dbus.MakeVariant(len(a.ResumeCommand) > 0),
 			"Command":       dbus.MakeVariant(orEmpty(a.Command)),
 			"ResumeCommand": dbus.MakeVariant(orEmpty(a.ResumeCommand)),

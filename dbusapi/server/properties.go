@@ -79,7 +79,7 @@ func isCounter(name string) bool {
 	return onDemand[name] == ^uint64(0) && !strings.HasPrefix(name, "ExecMain")
 }
 
-func runRows(runs []session.Account) []dbusapi.RunRow {
+func runRows(runs []session.RunSummary) []dbusapi.RunRow {
 	rows := make([]dbusapi.RunRow, 0, len(runs))
 	for _, r := range runs {
 		rows = append(rows, dbusapi.RunRow{

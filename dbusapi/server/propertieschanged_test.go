@@ -79,7 +79,7 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	do("Start")
 	s.Server.ShuttingDownChanged(true)
 	s.Server.LingeringChanged(true)
-	s.sup.Trouble("test", "something is wrong")
+	s.sup.SetProblem("test", "something is wrong")
 	require.NoError(t, s.sup.CheckProblems())
 	manager := client.Object(dbusapi.BusName, dbusapi.ManagerPath)
 	require.NoError(t, manager.Call(dbusapi.ManagerInterface+".ListSessions", 0).Err, "the reply follows all signals")

@@ -18,7 +18,6 @@ import (
 	"github.com/godbus/dbus/v5/introspect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/config"
@@ -31,48 +30,51 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// fakeExecutor implements supervisor.World. Every start succeeds immediately, and no process ever
-// ends.
-type fakeExecutor struct{ supervisor.World }
+// fakeSystem implements each part of a supervisor.System that the tests use. Every start succeeds
+// immediately, and no process ever ends.
+type fakeSystem struct {
+	supervisor.Systemd
+	supervisor.Processes
+	supervisor.ControlGroups
+	supervisor.Terminals
+}
 
-func (fakeExecutor) ExpectStart() {}
+func (f fakeSystem) system() supervisor.System {
+	return supervisor.System{Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Programs: f}
+}
 
-func (fakeExecutor) Start(_ context.Context, p supervisor.Plan, post func(session.Event)) error {
-	post(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + p.Unit})
-	post(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: os.Getpid()}, At: time.Now()})
+func (fakeSystem) Execute(_ context.Context, t supervisor.Task, report func(session.Event)) error {
+	switch t.Effect.(type) {
+	case session.StartScope:
+		report(session.ScopeStarted{Run: t.Plan.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + t.Plan.Unit})
+		report(session.AgentStarted{Run: t.Plan.Spec.RunID, Agent: session.Process{PID: os.Getpid()}, At: time.Now()})
+	case session.AnticipateStart, session.ContinueShim, session.SignalAgent, session.HangUp, session.SignalAll,
+		session.KillScope, session.SendSignal, session.Thaw, session.CleanUp, session.UnwatchScope:
+	default:
+		panic(fmt.Sprintf("unexpected effect %T", t.Effect))
+	}
 	return nil
 }
 
-func (fakeExecutor) Abandon(context.Context, []string) ([]string, error) { return nil, nil }
+func (fakeSystem) Abandon(context.Context, []string) ([]string, error) { return nil, nil }
+func (fakeSystem) PulledIn(context.Context) ([]string, error)          { return nil, nil }
+func (fakeSystem) IsStopping(context.Context) bool                     { return false }
+func (fakeSystem) Scopes(context.Context) ([]supervisor.Scope, error)  { return nil, nil }
 
-func (fakeExecutor) PulledIn(context.Context) ([]string, error) { return nil, nil }
+func (fakeSystem) OpenPidfd(session.Process) (int, bool) { return -1, false }
 
-func (fakeExecutor) Usage(string) map[string]uint64 {
-	return map[string]uint64{"TasksCurrent": 3}
-}
-func (fakeExecutor) End(context.Context, supervisor.Target) error    { return nil }
-func (fakeExecutor) HangUp(context.Context, supervisor.Target) error { return nil }
-func (fakeExecutor) Kill(context.Context, supervisor.Target) error   { return nil }
-func (fakeExecutor) FindProgram(context.Context, string, string, supervisor.Environment) error {
-	return nil
-}
-func (fakeExecutor) Thaw(context.Context, supervisor.Target) error { return nil }
-func (fakeExecutor) Frozen(string) bool                            { return false }
-func (fakeExecutor) FreezerFile(string) string                     { return "/none" }
-func (fakeExecutor) Signal(context.Context, supervisor.Target, string, unix.Signal) error {
-	return nil
-}
-func (fakeExecutor) Alive(session.Process) (int, bool)                 { return -1, false }
-func (fakeExecutor) Continue(context.Context, supervisor.Target) error { return nil }
+func (fakeSystem) StaysPopulated(string) bool     { return true }
+func (fakeSystem) IsFrozen(string) bool           { return false }
+func (fakeSystem) EventsFile(string) string       { return "/none" }
+func (fakeSystem) Usage(string) map[string]uint64 { return map[string]uint64{"TasksCurrent": 3} }
 
-func (fakeExecutor) Stopping(context.Context) bool                      { return false }
-func (fakeExecutor) Scopes(context.Context) ([]supervisor.Scope, error) { return nil, nil }
-func (fakeExecutor) Clear(context.Context, string, string)              {}
-func (fakeExecutor) Forget(context.Context, string) error               { return nil }
-func (fakeExecutor) Populated(string) bool                              { return true }
-func (fakeExecutor) Follow(path string) (string, error)                 { return filepath.EvalSymlinks(path) }
-func (fakeExecutor) AttachCommand(context.Context, supervisor.Target) ([]string, error) {
+func (fakeSystem) AttachCommand(context.Context, supervisor.Target) ([]string, error) {
 	return nil, errors.New("no tmux")
+}
+
+func (fakeSystem) ResolvePath(path string) (string, error) { return filepath.EvalSymlinks(path) }
+func (fakeSystem) FindProgram(context.Context, string, string, supervisor.Environment) error {
+	return nil
 }
 
 // records implements supervisor.Records. It stores nothing, and blocks the event loop if a test
@@ -140,7 +142,7 @@ func serve(t *testing.T) *served {
 			"claude":  {Name: "claude", Command: []string{"claude"}, ResumeCommand: []string{"claude", "-r"}},
 		},
 		Records:     records{dir, s.pauses},
-		World:       fakeExecutor{},
+		System:      fakeSystem{}.system(),
 		Publisher:   s.Server,
 		Files:       files,
 		Descriptors: descriptors,

@@ -12,31 +12,33 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// The words of these tests.
+// The status reports of these tests.
 var (
-	permission = said(session.FromReport, 5, session.Waiting, session.Permission)
-	turnEnded  = said(session.FromReport, 6, session.Idle, session.TurnEnded)
-	reportsOn  = said(session.FromReport, 7, session.Working, "")
-	exact      = said(session.FromOSC7501, 5, session.Waiting, session.Permission)
-	rings      = said(session.FromBell, 3, "", session.BellRang)
-	ringsAgain = said(session.FromBell, 8, "", session.BellRang)
-	asks       = said(session.FromNotify, 3, session.Waiting, session.Question)
-	asksAgain  = said(session.FromNotify, 8, session.Waiting, session.Question)
-	rungOut    = said(session.FromBell, 4, "", "") // its output went on
+	permission     = statusReport(session.FromReport, 5, session.Waiting, session.Permission)
+	turnEnded      = statusReport(session.FromReport, 6, session.Idle, session.TurnEnded)
+	reportsWorking = statusReport(session.FromReport, 7, session.Working, "")
+	exact          = statusReport(session.FromOSC7501, 5, session.Waiting, session.Permission)
+	rings          = statusReport(session.FromBell, 3, "", session.BellRang)
+	ringsAgain     = statusReport(session.FromBell, 8, "", session.BellRang)
+	asks           = statusReport(session.FromNotify, 3, session.Waiting, session.Question)
+	asksAgain      = statusReport(session.FromNotify, 8, session.Waiting, session.Question)
+	bellCleared    = statusReport(session.FromBell, 4, "", "") // the agent prints again
 )
 
-// seen is that a person takes note of what the session wants attention for after these events.
-func seen(events []session.Event) session.Event {
+// acknowledged returns the event that a person acknowledges everything for which the session
+// requests attention after these events.
+func acknowledged(events []session.Event) session.Event {
 	return after(newSession(), events).Acknowledgement()
 }
 
-// answered is that the agent is given input after these events.
+// answered returns the event that the agent is given input after these events.
 func answered(events []session.Event) session.Event {
-	return session.Answered{Run: run, Words: after(newSession(), events).Asking()}
+	return session.Answered{Run: run, Reports: after(newSession(), events).OpenRequests()}
 }
 
-// TestActivityIsOfAnAgentThatIsAlive: who is the strongest to say something says what the agent does.
-func TestActivityIsOfAnAgentThatIsAlive(t *testing.T) {
+// TestActivity_IsThatOfTheStrongestSource checks that the strongest source which reports something
+// decides, and that only a live agent has an activity.
+func TestActivity_IsThatOfTheStrongestSource(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		events   []session.Event
@@ -44,29 +46,48 @@ func TestActivityIsOfAnAgentThatIsAlive(t *testing.T) {
 		source   session.Source
 		since    time.Time
 	}{
-		{"nothing was told", running, "unknown", "", time.Time{}},
+		{"nothing was reported", running, "unknown", "", time.Time{}},
 		{"idle", list(running, silent), "idle", "output", at(2)},
-		{"working", list(running, silent, said(session.FromOutput, 3, session.Working, "")), "working", "output", at(3)},
-		{"what is told late is what was", list(running, said(session.FromOutput, 3, session.Working, ""), silent), "working", "output", at(3)},
+		{"working", list(running, silent, statusReport(session.FromOutput, 3, session.Working, "")),
+			"working", "output", at(3)},
+		{"received late", list(running, statusReport(session.FromOutput, 3, session.Working, ""), silent),
+			"working", "output", at(3)},
 		{"ended", list(running, silent, exit(1, 0)), "unknown", "", time.Time{}},
 		{"its shim died", list(running, silent, shimDied), "unknown", "", time.Time{}},
-		{"of another run", list(running, session.Said{Run: "run-0", Source: session.FromOutput, Word: silent.Word}), "unknown", "", time.Time{}},
-		{"a new run knows nothing yet", list(running, silent, permission, empty, session.RunAsked{Run: "run-2"}, session.AgentStarted{Run: "run-2", At: at(70)}), "unknown", "", time.Time{}},
-		{"a report is stronger than the output", list(running, permission, prints), "waiting", "report", at(5)},
-		{"the agent's own words are stronger than a report", list(running, said(session.FromOSC7501, 4, session.Working, ""), permission), "working", "osc7501", at(4)},
-		{"the agent goes on", list(running, silent, permission, reportsOn), "working", "report", at(7)},
-		{"it was answered: then the output tells", list(running, silent, permission, answered(list(running, permission))), "idle", "output", at(2)},
-		{"one that tells it itself was answered: it has not taken it", list(running, silent, exact, answered(list(running, exact))), "waiting", "osc7501", at(5)},
-		{"it asks again after it was answered", list(running, silent, permission, answered(list(running, permission)), said(session.FromReport, 8, session.Waiting, session.Question)), "waiting", "report", at(8)},
-		{"a person has only looked: it waits", list(running, silent, permission, seen(list(running, permission))), "waiting", "report", at(5)},
-		{"it rings, and prints", list(running, prints, rings), "working", "output", at(1)},
-		{"it rings, and falls silent", list(running, silent, rings), "waiting", "bell", at(2)},
-		{"it rang, and has gone on", list(running, silent, rings, rungOut), "idle", "output", at(2)},
-		{"it rang, and somebody has looked", list(running, silent, rings, seen(list(running, rings))), "idle", "output", at(2)},
-		{"a text of its own tells nothing", list(running, silent, session.Said{Run: run, Source: session.FromNotify, Word: session.Word{Message: "indexing", Seq: 1}}), "idle", "output", at(2)},
+		{"of another run",
+			list(running, session.StatusReported{Run: "run-0", Source: session.FromOutput, Report: silent.Report}),
+			"unknown", "", time.Time{}},
+		{"a new run has no reports yet",
+			list(running, silent, permission, empty,
+				session.RunBegun{Run: "run-2"}, session.AgentStarted{Run: "run-2", At: at(70)}),
+			"unknown", "", time.Time{}},
+		{"a hook is stronger than the output", list(running, permission, prints), "waiting", "report", at(5)},
+		{"OSC 7501 is stronger than a hook",
+			list(running, statusReport(session.FromOSC7501, 4, session.Working, ""), permission), "working", "osc7501", at(4)},
+		{"the agent continues", list(running, silent, permission, reportsWorking), "working", "report", at(7)},
+		{"it was answered: the output decides", list(running, silent, permission, answered(list(running, permission))),
+			"idle", "output", at(2)},
+		{"answered, but OSC 7501 still reports the question", list(running, silent, exact, answered(list(running, exact))),
+			"waiting", "osc7501", at(5)},
+		{"it asks again after it was answered",
+			list(running, silent, permission, answered(list(running, permission)),
+				statusReport(session.FromReport, 8, session.Waiting, session.Question)),
+			"waiting", "report", at(8)},
+		{"it was acknowledged: it still waits", list(running, silent, permission, acknowledged(list(running, permission))),
+			"waiting", "report", at(5)},
+		{"it rings the bell, and prints", list(running, prints, rings), "working", "output", at(1)},
+		{"it rings the bell, and becomes silent", list(running, silent, rings), "waiting", "bell", at(2)},
+		{"it rang the bell, and has continued", list(running, silent, rings, bellCleared), "idle", "output", at(2)},
+		{"it rang the bell, which was acknowledged", list(running, silent, rings, acknowledged(list(running, rings))),
+			"idle", "output", at(2)},
+		{"a status text reports no activity",
+			list(running, silent, session.StatusReported{
+				Run: run, Source: session.FromNotify, Report: session.Report{Message: "indexing", Seq: 1},
+			}),
+			"idle", "output", at(2)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			activity, source, since := after(newSession(), row.events).Active()
+			activity, source, since := after(newSession(), row.events).Activity()
 			assert.Equal(t, row.activity, activity)
 			assert.Equal(t, row.source, source)
 			assert.Equal(t, row.since, since)
@@ -74,10 +95,13 @@ func TestActivityIsOfAnAgentThatIsAlive(t *testing.T) {
 	}
 }
 
-// TestAskedForSinceTheFirstTime: who rings again and again before anybody has looked wants a person since the first time, and is not told of anew.
-func TestAskedForSinceTheFirstTime(t *testing.T) {
+// TestAttention_LastsSinceTheFirstBell checks that an agent which rings the bell repeatedly before
+// it is acknowledged requests attention since the first time, so that the user is not notified
+// again.
+func TestAttention_LastsSinceTheFirstBell(t *testing.T) {
 	assert.Equal(t, at(3), after(newSession(), list(running, rings, ringsAgain)).Attention().Since)
-	assert.Equal(t, at(8), after(newSession(), list(running, rings, seen(list(running, rings)), ringsAgain)).Attention().Since)
+	again := list(running, rings, acknowledged(list(running, rings)), ringsAgain)
+	assert.Equal(t, at(8), after(newSession(), again).Attention().Since)
 }
 
 func TestAttention(t *testing.T) {
@@ -88,43 +112,61 @@ func TestAttention(t *testing.T) {
 		reason string
 		source session.Source
 	}{
-		{"an agent that works wants nobody", list(running, prints), "", ""},
-		{"one that is idle neither", list(running, silent), "", ""},
+		{"the agent works", list(running, prints), "", ""},
+		{"the agent is idle", list(running, silent), "", ""},
 		{"it asks for permission", list(running, permission), "permission", "report"},
 		{"its turn has ended", list(running, turnEnded), "turn-ended", "report"},
-		{"it goes on", list(running, permission, reportsOn), "", ""},
-		{"a person has only looked: the question stays", list(running, permission, seen(list(running, permission))), "permission", "report"},
-		{"a person has looked at a finished turn: it stays", list(running, turnEnded, seen(list(running, turnEnded))), "turn-ended", "report"},
-		{"a person has looked, and the agent continues", list(running, permission, seen(list(running, permission)), reportsOn), "", ""},
-		{"a person has looked, and answers then", list(running, permission, seen(list(running, permission)), answered(list(running, permission))), "", ""},
-		{"it rang, and a person has looked", list(running, rings, seen(list(running, rings))), "", ""},
-		{"somebody has, before it asked again", list(running, permission, seen(list(running, permission)), turnEnded), "turn-ended", "report"},
-		{"somebody has answered", list(running, permission, answered(list(running, permission))), "", ""},
-		{"somebody has answered one that tells itself when it goes on", list(running, exact, answered(list(running, exact))), "permission", "osc7501"},
-		{"somebody has answered what was asked before", list(running, permission, answered(list(running)), turnEnded), "turn-ended", "report"},
-		{"it rings", list(running, rings), "bell", "bell"},
-		{"it rang, and has gone on", list(running, rings, rungOut), "", ""},
-		{"it rang, somebody has looked, and it rings again", list(running, rings, seen(list(running, rings)), ringsAgain), "bell", "bell"},
-		{"it rang twice, and somebody has looked", list(running, rings, ringsAgain, seen(list(running, rings, ringsAgain))), "", ""},
-		{"it asked, was answered, and asks the same again", list(running, asks, answered(list(running, asks)), asksAgain), "question", "notify"},
-		{"it reports, so that its bell means nothing more", list(running, rings, permission), "permission", "report"},
-		{"it reports that it works, so that its bell means nothing", list(running, rings, reportsOn), "", ""},
-		{"a bell beneath a question is acknowledged with it", list(running, rings, permission, seen(list(running, rings, permission)), answered(list(running, permission))), "", ""},
-		{"the agent is dead, and so is its question", list(running, permission, stop, empty), "", ""},
+		{"it continues", list(running, permission, reportsWorking), "", ""},
+		{"the question was acknowledged: it stays", list(running, permission, acknowledged(list(running, permission))),
+			"permission", "report"},
+		{"the end of the turn was acknowledged: it stays", list(running, turnEnded, acknowledged(list(running, turnEnded))),
+			"turn-ended", "report"},
+		{"acknowledged, and the agent continues",
+			list(running, permission, acknowledged(list(running, permission)), reportsWorking), "", ""},
+		{"acknowledged, then answered",
+			list(running, permission, acknowledged(list(running, permission)), answered(list(running, permission))), "", ""},
+		{"the bell was acknowledged", list(running, rings, acknowledged(list(running, rings))), "", ""},
+		{"acknowledged, before it asked again",
+			list(running, permission, acknowledged(list(running, permission)), turnEnded), "turn-ended", "report"},
+		{"answered", list(running, permission, answered(list(running, permission))), "", ""},
+		{"answered, but OSC 7501 still reports the question", list(running, exact, answered(list(running, exact))),
+			"permission", "osc7501"},
+		{"an earlier question was answered", list(running, permission, answered(list(running)), turnEnded),
+			"turn-ended", "report"},
+		{"it rings the bell", list(running, rings), "bell", "bell"},
+		{"it rang the bell, and has continued", list(running, rings, bellCleared), "", ""},
+		{"the bell was acknowledged, and rings again", list(running, rings, acknowledged(list(running, rings)), ringsAgain),
+			"bell", "bell"},
+		{"the bell rang twice, and was acknowledged",
+			list(running, rings, ringsAgain, acknowledged(list(running, rings, ringsAgain))), "", ""},
+		{"it asked, was answered, and asks the same again", list(running, asks, answered(list(running, asks)), asksAgain),
+			"question", "notify"},
+		{"a report of a hook replaces the bell", list(running, rings, permission), "permission", "report"},
+		{"a hook reports that it works: the bell is ignored", list(running, rings, reportsWorking), "", ""},
+		{"a bell is acknowledged together with a question",
+			list(running, rings, permission,
+				acknowledged(list(running, rings, permission)), answered(list(running, permission))),
+			"", ""},
+		{"the agent has exited", list(running, permission, stop, empty), "", ""},
 
 		{"failed", crashed, "failed", ""},
 		{"failed, with a question", list(running, permission, exit(1, 3)), "failed", ""},
-		{"failed, and seen", list(crashed, seen(crashed)), "", ""},
-		{"failed again after that", list(crashed, seen(crashed), session.RunAsked{Run: "run-2", At: at(61)}, session.StartFailed{Run: "run-2", Reason: "no", At: at(62)}), "failed", ""},
+		{"failed, and acknowledged", list(crashed, acknowledged(crashed)), "", ""},
+		{"failed again after that",
+			list(crashed, acknowledged(crashed), session.RunBegun{Run: "run-2", At: at(61)},
+				session.StartFailed{Run: "run-2", Reason: "no", At: at(62)}),
+			"failed", ""},
 		{"completed", list(running, exit(1, 0)), "completed", ""},
-		{"completed, and seen", list(running, exit(1, 0), seen(list(running, exit(1, 0))), empty), "", ""},
+		{"completed, and acknowledged", list(running, exit(1, 0), acknowledged(list(running, exit(1, 0))), empty), "", ""},
 		{"stale", list(running, tmuxDied), "stale", ""},
-		{"stale, and seen, and it asks", list(running, tmuxDied, seen(list(running, tmuxDied)), permission), "permission", "report"},
-		{"stale, and seen, and its end is worse", list(running, tmuxDied, seen(list(running, tmuxDied)), empty), "failed", ""},
+		{"stale, acknowledged, and it asks", list(running, tmuxDied, acknowledged(list(running, tmuxDied)), permission),
+			"permission", "report"},
+		{"stale, acknowledged, and then failed", list(running, tmuxDied, acknowledged(list(running, tmuxDied)), empty),
+			"failed", ""},
 		{"orphaned", list(running, gone), "orphaned", ""},
-		{"stopped as it was asked for", list(running, stop, empty), "", ""},
+		{"stopped on request", list(running, stop, empty), "", ""},
 		{"suspended", list(running, suspend, empty), "", ""},
-		{"failed and put away", list(crashed, archive), "", ""},
+		{"failed and archived", list(crashed, archive), "", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			a := after(newSession(), row.events).Attention()
@@ -135,30 +177,35 @@ func TestAttention(t *testing.T) {
 	}
 }
 
-// TestAttention_Acknowledged: what the agent asks stays with its text and its time, and only what a
-// person has not seen is announced.
-func TestAttention_Acknowledged(t *testing.T) {
+// TestAttention_StaysWhenAcknowledged checks that a request keeps its text and its time, and that
+// only what was not acknowledged is new to the user.
+func TestAttention_StaysWhenAcknowledged(t *testing.T) {
 	asks := permission
 	asks.Message = "Run rm -rf build?"
-	again := said(session.FromReport, 9, session.Waiting, session.Permission)
-	titleAsks, reportTells := said(session.FromTitle, 5, session.Waiting, session.Question), asks
-	titleAsks.Monotonic, reportTells.Monotonic = time.Second, time.Second
-	titleFirst := asked
+	again := statusReport(session.FromReport, 9, session.Waiting, session.Permission)
+	titleAsks, hookAsks := statusReport(session.FromTitle, 5, session.Waiting, session.Question), asks
+	titleAsks.Monotonic, hookAsks.Monotonic = time.Second, time.Second
+	titleFirst := runBegun
 	titleFirst.Sources = []string{"title", "report"}
-	begun := list(titleFirst, scope, tmux, agent, titleAsks)
+	titleBegun := list(titleFirst, scope, tmux, agent, titleAsks)
 	for _, row := range []struct {
 		name         string
 		events       []session.Event
 		want         session.Attention
 		acknowledged bool
 	}{
-		{"nobody has seen the question", list(running, asks), session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, false},
-		{"a person has seen it", list(running, asks, seen(list(running, asks))), session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, true},
-		{"it is asked again after that", list(running, asks, seen(list(running, asks)), again), session.Attention{Reason: "permission", Source: "report", Since: at(9)}, false},
-		{"a person has seen that the turn has ended", list(running, turnEnded, seen(list(running, turnEnded))), session.Attention{Reason: "turn-ended", Source: "report", Since: at(6)}, true},
-		{"a person has seen the title, and a report then says what is asked", list(begun, seen(begun), reportTells),
+		{"the question was not acknowledged", list(running, asks),
 			session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, false},
-		{"a person has seen both", list(begun, reportTells, seen(list(begun, reportTells))),
+		{"it was acknowledged", list(running, asks, acknowledged(list(running, asks))),
+			session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, true},
+		{"it is asked again after that", list(running, asks, acknowledged(list(running, asks)), again),
+			session.Attention{Reason: "permission", Source: "report", Since: at(9)}, false},
+		{"the end of the turn was acknowledged", list(running, turnEnded, acknowledged(list(running, turnEnded))),
+			session.Attention{Reason: "turn-ended", Source: "report", Since: at(6)}, true},
+		{"the title was acknowledged, then a hook reports the question",
+			list(titleBegun, acknowledged(titleBegun), hookAsks),
+			session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, false},
+		{"both were acknowledged", list(titleBegun, hookAsks, acknowledged(list(titleBegun, hookAsks))),
 			session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -167,7 +214,7 @@ func TestAttention_Acknowledged(t *testing.T) {
 		})
 	}
 	t.Run("an acknowledgement is part of the record", func(t *testing.T) {
-		text, err := json.Marshal(after(newSession(), list(running, asks, seen(list(running, asks)))))
+		text, err := json.Marshal(after(newSession(), list(running, asks, acknowledged(list(running, asks)))))
 		require.NoError(t, err)
 		var read session.Session
 		require.NoError(t, json.Unmarshal(text, &read))
@@ -176,8 +223,8 @@ func TestAttention_Acknowledged(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatSaysWhenItIsReadyIsStartingUntilThen(t *testing.T) {
-	notify := asked
+func TestView_IsStartingUntilTheAgentIsReady(t *testing.T) {
+	notify := runBegun
 	notify.Notify = true
 	ready := session.AgentReady{Run: run, At: at(9)}
 	s := after(newSession(), list(notify, scope, tmux, agent))
@@ -185,18 +232,20 @@ func TestAnAgentThatSaysWhenItIsReadyIsStartingUntilThen(t *testing.T) {
 	assert.True(t, s.Run.AgentAlive())
 	s.Apply(ready)
 	assert.Equal(t, session.View{State: session.Running, Since: at(9)}, s.View())
-	assert.Equal(t, session.Running, after(newSession(), list(notify, ready, scope, tmux, agent)).View().State, "told early")
-	assert.Equal(t, at(2), after(newSession(), list(running, ready)).View().Since, "nobody asked it")
-	assert.Equal(t, session.Failed, after(newSession(), list(notify, scope, tmux, agent, exit(1, 3))).View().State, "ended before")
+	early := list(notify, ready, scope, tmux, agent)
+	assert.Equal(t, session.Running, after(newSession(), early).View().State, "received early")
+	assert.Equal(t, at(2), after(newSession(), list(running, ready)).View().Since, "without Type=notify")
+	failed := list(notify, scope, tmux, agent, exit(1, 3))
+	assert.Equal(t, session.Failed, after(newSession(), failed).View().State, "exited before")
 }
 
-func TestWhatWasHeardIsOfTheRunAlone(t *testing.T) {
-	s := after(newSession(), list(running, permission, rings, seen(list(running, rings)), exit(1, 3), empty))
+func TestReports_EndWithTheRun(t *testing.T) {
+	s := after(newSession(), list(running, permission, rings, acknowledged(list(running, rings)), exit(1, 3), empty))
 	s.Apply(s.Acknowledgement())
-	s.Apply(session.RunAsked{Run: "run-2", At: at(61)})
+	s.Apply(session.RunBegun{Run: "run-2", At: at(61)})
 	require.Len(t, s.Past, 1)
-	assert.Zero(t, s.Past[0].Reported, "what an agent has asked is not kept longer than it matters")
-	assert.Empty(t, s.Asking())
+	assert.Zero(t, s.Past[0].Reported, "the reports of an earlier run are not kept")
+	assert.Empty(t, s.OpenRequests())
 	assert.Empty(t, s.Seen)
 }
 
@@ -204,10 +253,10 @@ func TestExplain(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		events []session.Event
-		want   []session.Told
+		want   []session.Evidence
 	}{
-		{"created", nil, []session.Told{{"state", "user", t0, "created"}, {"activity", "", time.Time{}, "unknown"}}},
-		{"waiting", list(running, silent, rings, permission), []session.Told{
+		{"created", nil, []session.Evidence{{"state", "user", t0, "created"}, {"activity", "", time.Time{}, "unknown"}}},
+		{"waiting", list(running, silent, rings, permission), []session.Evidence{
 			{"state", "systemd", time.Time{}, "the scope is active"},
 			{"state", "tmux", time.Time{}, "its server is alive"},
 			{"state", "user", t0, "created"},
@@ -221,7 +270,7 @@ func TestExplain(t *testing.T) {
 			{"attention", "report", at(5), "permission"},
 			{"attention", "bell", at(3), "bell (overruled by report)"},
 		}},
-		{"suspended", list(running, permission, suspend, empty), []session.Told{
+		{"suspended", list(running, permission, suspend, empty), []session.Evidence{
 			{"state", "tmux", time.Time{}, "its server is dead"},
 			{"state", "user", t0, "created"},
 			{"state", "user", at(1), "start asked"},
@@ -230,7 +279,7 @@ func TestExplain(t *testing.T) {
 			{"state", "systemd", at(60), "the scope is gone (success)"},
 			{"activity", "", time.Time{}, "unknown"},
 		}},
-		{"answered, then failed", list(running, exit(2, 9), gone), []session.Told{
+		{"answered, then failed", list(running, exit(2, 9), gone), []session.Evidence{
 			{"state", "systemd", time.Time{}, "the scope is active"},
 			{"state", "tmux", time.Time{}, "its server is alive"},
 			{"state", "inotify", time.Time{}, `workspace "/home/u/shop" is gone`},
@@ -241,7 +290,7 @@ func TestExplain(t *testing.T) {
 			{"activity", "", time.Time{}, "unknown"},
 			{"attention", "state", at(20), "failed"},
 		}},
-		{"answered", list(running, silent, permission, answered(list(running, permission))), []session.Told{
+		{"answered", list(running, silent, permission, answered(list(running, permission))), []session.Evidence{
 			{"state", "systemd", time.Time{}, "the scope is active"},
 			{"state", "tmux", time.Time{}, "its server is alive"},
 			{"state", "user", t0, "created"},
@@ -262,19 +311,22 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestWhoIsHeardIsForTheDefinitionToSay: in which order, and who at all.
-func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
-	titleWorks, titleReady := said(session.FromTitle, 4, session.Working, ""), said(session.FromTitle, 3, session.Idle, "")
-	titleBlocked := said(session.FromTitle, 5, session.Waiting, session.Question)
+// TestSources_FollowTheAgentDefinition checks which sources count, and in which order.
+func TestSources_FollowTheAgentDefinition(t *testing.T) {
+	titleWorks := statusReport(session.FromTitle, 4, session.Working, "")
+	titleReady := statusReport(session.FromTitle, 3, session.Idle, "")
+	titleBlocked := statusReport(session.FromTitle, 5, session.Waiting, session.Question)
 	asksLater := permission
 	asksLater.Message, asksLater.Monotonic = "touch y?", time.Second
-	longAgo := said(session.FromReport, 1, session.Waiting, session.Auth)
-	titleEnded, failedLongAgo := said(session.FromTitle, 5, session.Idle, session.TurnEnded), said(session.FromReport, 1, session.Idle, session.ErrorShown)
+	longAgo := statusReport(session.FromReport, 1, session.Waiting, session.Auth)
+	titleEnded := statusReport(session.FromTitle, 5, session.Idle, session.TurnEnded)
+	failedLongAgo := statusReport(session.FromReport, 1, session.Idle, session.ErrorShown)
 	failedLater, endedLate := failedLongAgo, titleEnded
 	failedLater.Monotonic, endedLate.Monotonic = time.Second, time.Minute
-	shows := said(session.FromScreen, 6, session.Waiting, session.Setup)
-	goesOn, quiet, asksAgain := titleWorks, said(session.FromTitle, 8, "", ""), asksLater
-	goesOn.Monotonic, quiet.Monotonic, asksAgain.Monotonic, asksAgain.Seq = 2*time.Second, 3*time.Second, 4*time.Second, 9
+	shows := statusReport(session.FromScreen, 6, session.Waiting, session.Setup)
+	continues, quiet, asksAgain := titleWorks, statusReport(session.FromTitle, 8, "", ""), asksLater
+	continues.Monotonic, quiet.Monotonic = 2*time.Second, 3*time.Second
+	asksAgain.Monotonic, asksAgain.Seq = 4*time.Second, 9
 	late := titleBlocked
 	late.Monotonic = time.Minute
 	for _, row := range []struct {
@@ -282,36 +334,51 @@ func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
 		sources             []string
 		events              []session.Event
 		activity, attention string
-		source              string // that decides of the activity
-		from                string // who tells the attention
+		source              string // of the activity
+		from                string // the source of the attention
 	}{
-		{"everybody, without a word of it", nil, list(permission, titleWorks), "waiting", "permission", "report", "report"},
+		{"all sources, if Sources= is not set", nil,
+			list(permission, titleWorks), "waiting", "permission", "report", "report"},
 		{"the title first", []string{"title", "report"}, list(permission, titleWorks), "working", "", "title", ""},
 		{"the title alone", []string{"title"}, list(silent, permission), "idle", "", "output", ""},
 		{"the output in any case", []string{"bell"}, list(silent, permission, rings), "waiting", "bell", "bell", "bell"},
-		{"the title says that it waits, a report for what", []string{"title", "report"}, list(titleBlocked, asksLater), "waiting", "permission", "title", "report"},
-		{"a report of another time says nothing of it", []string{"title", "report"}, list(longAgo, late), "waiting", "question", "title", "title"},
-		{"nor one of who is not heard", []string{"title", "bell"}, list(titleBlocked, asksLater), "waiting", "question", "title", "title"},
-		{"the title says that its turn has ended, a report that it has by an error", []string{"title", "report"}, list(titleEnded, failedLater), "idle", "error", "title", "report"},
-		{"not one of another time", []string{"title", "report"}, list(failedLongAgo, endedLate), "idle", "turn-ended", "title", "title"},
+		{"the title reports that it waits, a hook for what", []string{"title", "report"}, list(titleBlocked, asksLater),
+			"waiting", "permission", "title", "report"},
+		{"a hook report of another time is ignored", []string{"title", "report"}, list(longAgo, late),
+			"waiting", "question", "title", "title"},
+		{"as is one of a source that is not trusted", []string{"title", "bell"}, list(titleBlocked, asksLater),
+			"waiting", "question", "title", "title"},
+		{"the title reports that its turn has ended, a hook that it ended with an error", []string{"title", "report"},
+			list(titleEnded, failedLater), "idle", "error", "title", "report"},
+		{"an error of another time is ignored", []string{"title", "report"}, list(failedLongAgo, endedLate),
+			"idle", "turn-ended", "title", "title"},
 
-		{"the title says that it goes on, and then nothing more", []string{"title", "report"}, list(silent, asksLater, goesOn, quiet), "idle", "", "output", ""},
-		{"and then it asks again", []string{"title", "report"}, list(silent, asksLater, goesOn, quiet, asksAgain), "waiting", "permission", "report", "report"},
-		{"who is weaker has no say in it", []string{"report", "title"}, list(silent, asksLater, goesOn), "waiting", "permission", "report", "report"},
+		{"the title reports that it works, and then nothing more", []string{"title", "report"},
+			list(silent, asksLater, continues, quiet), "idle", "", "output", ""},
+		{"it then asks again", []string{"title", "report"}, list(silent, asksLater, continues, quiet, asksAgain),
+			"waiting", "permission", "report", "report"},
+		{"a weaker source does not supersede", []string{"report", "title"}, list(silent, asksLater, continues),
+			"waiting", "permission", "report", "report"},
 
 		{"a dialog on the screen", nil, list(silent, shows), "waiting", "setup", "screen", "screen"},
-		{"whatever is heard", []string{"bell"}, list(silent, shows), "waiting", "setup", "screen", "screen"},
-		{"after a hook that says it has begun", nil, list(silent, said(session.FromReport, 3, session.Idle, ""), shows), "waiting", "setup", "screen", "screen"},
-		{"under a title that says it is ready", []string{"title"}, list(silent, titleReady, shows), "waiting", "setup", "screen", "screen"},
-		{"not of an agent that speaks", nil, list(silent, titleWorks, shows), "working", "", "title", ""},
-		{"not of one that has reported", nil, list(silent, reportsOn, shows), "working", "", "report", ""},
-		{"it was answered", nil, list(silent, shows, session.Answered{Run: run, Words: session.Seqs{Screen: 6}}), "idle", "", "output", ""},
+		{"a dialog, whatever the trusted sources", []string{"bell"}, list(silent, shows),
+			"waiting", "setup", "screen", "screen"},
+		{"a dialog after a hook that reports the start", nil,
+			list(silent, statusReport(session.FromReport, 3, session.Idle, ""), shows), "waiting", "setup", "screen", "screen"},
+		{"a dialog below a title that reports an idle agent", []string{"title"}, list(silent, titleReady, shows),
+			"waiting", "setup", "screen", "screen"},
+		{"a dialog of an agent whose title reports that it works", nil,
+			list(silent, titleWorks, shows), "working", "", "title", ""},
+		{"a dialog of an agent whose hook has reported", nil,
+			list(silent, reportsWorking, shows), "working", "", "report", ""},
+		{"the dialog was answered", nil,
+			list(silent, shows, session.Answered{Run: run, Reports: session.Seqs{Screen: 6}}), "idle", "", "output", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			begin := asked
+			begin := runBegun
 			begin.Sources = row.sources
 			s := after(newSession(), list(begin, scope, tmux, agent, row.events))
-			activity, source, _ := s.Active()
+			activity, source, _ := s.Activity()
 			assert.Equal(t, row.activity, activity)
 			assert.Equal(t, row.source, string(source))
 			a := s.Attention()
@@ -319,25 +386,26 @@ func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
 			assert.Equal(t, row.from, string(a.Source))
 		})
 	}
-	assert.Equal(t, "output", session.FromScreen.Public(), "for clients there are the six")
+	assert.Equal(t, "output", session.FromScreen.Public(), "the property has six values")
 	assert.Equal(t, "bell", session.FromBell.Public())
 }
 
-// TestExplainInTheOrderOfAuthority: who decides, and why nobody else does.
-func TestExplainInTheOrderOfAuthority(t *testing.T) {
-	asks := said(session.FromOSC7501, 4, session.Waiting, session.Permission)
+// TestExplain_OrdersSourcesByStrength checks that the deciding source comes first, and the others
+// have a reason why they do not decide.
+func TestExplain_OrdersSourcesByStrength(t *testing.T) {
+	asks := statusReport(session.FromOSC7501, 4, session.Waiting, session.Permission)
 	asks.Message = "approve Bash: touch y"
-	notified := said(session.FromNotify, 3, session.Working, "")
-	shows := said(session.FromScreen, 6, session.Waiting, session.Setup)
-	begin := asked
+	notified := statusReport(session.FromNotify, 3, session.Working, "")
+	shows := statusReport(session.FromScreen, 6, session.Waiting, session.Setup)
+	begin := runBegun
 	begin.Sources = []string{"title", "osc7501", "bell"}
-	cleared := said(session.FromTitle, 7, "", "")
+	cleared := statusReport(session.FromTitle, 7, "", "")
 	events := list(begin, scope, tmux, agent, silent, rings, asks, notified, shows, cleared)
-	said := func(s *session.Session) []session.Told {
-		told := s.Explain()
-		return told[slices.IndexFunc(told, func(t session.Told) bool { return t.Subject == "activity" }):]
+	explained := func(s *session.Session) []session.Evidence {
+		all := s.Explain()
+		return all[slices.IndexFunc(all, func(e session.Evidence) bool { return e.Subject == "activity" }):]
 	}
-	assert.Equal(t, []session.Told{
+	assert.Equal(t, []session.Evidence{
 		{"activity", "osc7501", at(4), "waiting"},
 		{"activity", "title", at(7), "nothing"},
 		{"activity", "screen", at(6), "waiting (the agent reports its own status)"},
@@ -346,16 +414,21 @@ func TestExplainInTheOrderOfAuthority(t *testing.T) {
 		{"attention", "osc7501", at(4), "permission: approve Bash: touch y"},
 		{"attention", "bell", at(3), "bell (overruled by osc7501)"},
 		{"attention", "screen", at(6), "setup (the agent reports its own status)"},
-	}, said(after(newSession(), events)))
-	assert.Contains(t, said(after(newSession(), list(events, seen(events)))),
-		session.Told{Subject: "attention", Source: "osc7501", At: at(4), Value: "permission: approve Bash: touch y (acknowledged)"})
+	}, explained(after(newSession(), events)))
+	assert.Contains(t, explained(after(newSession(), list(events, acknowledged(events)))), session.Evidence{
+		Subject: "attention", Source: "osc7501", At: at(4),
+		Value: "permission: approve Bash: touch y (acknowledged)",
+	})
 }
 
-// TestAReportThatWasOvertakenStaysSo with the next daemon, which knows of what others have said only what they say last.
-func TestAReportThatWasOvertakenStaysSo(t *testing.T) {
-	reported, goesOn, quiet := permission, said(session.FromOSC7501, 6, session.Working, ""), said(session.FromOSC7501, 7, "", "")
-	reported.Monotonic, goesOn.Monotonic, quiet.Monotonic = time.Second, 2*time.Second, 3*time.Second
-	s := after(newSession(), list(running, reported, goesOn, quiet))
+// TestReport_StaysSupersededAfterRestart checks a report of a hook under the next daemon, which
+// receives only the last report of each other source.
+func TestReport_StaysSupersededAfterRestart(t *testing.T) {
+	reported := permission
+	continues := statusReport(session.FromOSC7501, 6, session.Working, "")
+	quiet := statusReport(session.FromOSC7501, 7, "", "")
+	reported.Monotonic, continues.Monotonic, quiet.Monotonic = time.Second, 2*time.Second, 3*time.Second
+	s := after(newSession(), list(running, reported, continues, quiet))
 	assert.Empty(t, s.Attention().Reason)
 	text, err := json.Marshal(s)
 	require.NoError(t, err)
@@ -363,7 +436,7 @@ func TestAReportThatWasOvertakenStaysSo(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &read))
 	read.Apply(quiet)
 	assert.Empty(t, read.Attention().Reason)
-	again := said(session.FromReport, 8, session.Waiting, session.Question)
+	again := statusReport(session.FromReport, 8, session.Waiting, session.Question)
 	again.Monotonic = 4 * time.Second
 	read.Apply(again)
 	assert.Equal(t, session.Question, read.Attention().Reason)

@@ -5,65 +5,72 @@ import (
 	"time"
 )
 
-// MaxConversations bounds how many earlier conversations a session remembers.
+// MaxConversations is the greatest number of earlier conversations in a session's record.
 const MaxConversations = 50
 
-// Teller is what has told the id of a run's conversation. A file that is written to counts more than a word: some agents' hooks also speak for conversations that
-// they have beside the one with the user.
-type Teller string
+// ConversationSource is the source of the id of a run's conversation. A file that the agent writes
+// to counts more than a report: the hooks of some agents also report conversations that the agent
+// has beside the one with the user.
+type ConversationSource string
 
 const (
-	Given    Teller = "given"  // it was handed to the agent
-	Hint     Teller = "hint"   // the agent printed it at its end
-	Reported Teller = "report" // the agent's hooks
-	OpenFile Teller = "file"   // a file that the agent holds open is named after it
+	Given    ConversationSource = "given"  // corrald gave it to the agent
+	Printed  ConversationSource = "hint"   // the agent printed it when it exited
+	Reported ConversationSource = "report" // the agent's hooks
+	OpenFile ConversationSource = "file"   // it is in the name of a file that the agent has open
 )
 
-// tellers are ordered by how much they count.
-var tellers = []Teller{"", Given, Hint, Reported, OpenFile}
+// conversationSources has every source, the weakest first.
+var conversationSources = []ConversationSource{"", Given, Printed, Reported, OpenFile}
 
-func (t Teller) rank() int { return slices.Index(tellers, t) }
+func (c ConversationSource) rank() int { return slices.Index(conversationSources, c) }
 
-// Conversed tells which conversation the run's agent has. Another one than before is one that the agent has begun, or gone over to: it is what a resume
-// goes on with from now on.
-type Conversed struct {
+// ConversationIdentified reports which conversation the run's agent has. If it is not the one known
+// before, the agent has begun it or has switched to it, and a resume continues it from now on.
+type ConversationIdentified struct {
 	Run    string
 	ID     string
-	From   Teller
-	Resume []string // the command that goes on with it, nil if there is none
+	From   ConversationSource
+	Resume []string // the command that continues it, nil if there is none
 
 	At        time.Time
 	Monotonic time.Duration // the same moment
 }
 
-// NothingSaved tells that there was no conversation to go on with for a run that was to do so: it began one, by this id if that is known.
-type NothingSaved struct {
+// ConversationNotFound reports that the conversation which the run was to continue does not exist.
+// The run began a new one, whose id is ID; "" if that is not known.
+type ConversationNotFound struct {
 	Run string
 	ID  string
 }
 
-func (e Conversed) apply(s *Session) {
+func (e ConversationIdentified) apply(s *Session) {
 	r := s.run(e.Run)
-	if r == nil || e.ID == "" || e.From.rank() < r.ConversationFrom.rank() || e.From == r.ConversationFrom && (moment{e.At, e.Monotonic}).before(r.conversed()) {
+	if r == nil || e.ID == "" || e.From.rank() < r.ConversationFrom.rank() {
+		return
+	}
+	older := moment{e.At, e.Monotonic}.before(r.conversationIdentified())
+	if e.From == r.ConversationFrom && older {
 		return
 	}
 	if r.Conversation != e.ID || r.ConversationFrom != e.From {
-		r.Conversation, r.ConversationFrom, r.ConversationAt, r.ConversationMonotonic = e.ID, e.From, e.At, e.Monotonic
+		r.Conversation, r.ConversationFrom = e.ID, e.From
+		r.ConversationAt, r.ConversationMonotonic = e.At, e.Monotonic
 	}
 	if s.ConversationID == e.ID {
 		return
 	}
-	s.Earlier = slices.DeleteFunc(s.Earlier, func(id string) bool { return id == e.ID })
+	s.EarlierConversations = slices.DeleteFunc(s.EarlierConversations, func(id string) bool { return id == e.ID })
 	if s.ConversationID != "" {
-		s.Earlier = append(s.Earlier, s.ConversationID)
+		s.EarlierConversations = append(s.EarlierConversations, s.ConversationID)
 	}
-	s.Earlier = slices.Clone(s.Earlier[max(0, len(s.Earlier)-MaxConversations):])
+	s.EarlierConversations = slices.Clone(s.EarlierConversations[max(0, len(s.EarlierConversations)-MaxConversations):])
 	s.ConversationID, s.ResumeCommand = e.ID, e.Resume
 }
 
-func (e NothingSaved) apply(s *Session) {
+func (e ConversationNotFound) apply(s *Session) {
 	r := s.run(e.Run)
-	if r == nil || r.ConversationFrom.rank() > Given.rank() { // it has gone on since
+	if r == nil || r.ConversationFrom.rank() > Given.rank() { // the agent has reported a conversation since
 		return
 	}
 	r.Resumed = false
@@ -72,8 +79,9 @@ func (e NothingSaved) apply(s *Session) {
 	}
 }
 
-// Had tells whether an agent of the session was executed with this conversation. Of the runs of an older version nobody knows which they had.
-func (s *Session) Had(id string) bool {
+// HadConversation reports whether an agent of the session was executed with this conversation. A
+// run whose conversation is not known, as in records of older versions, counts as one that had it.
+func (s *Session) HadConversation(id string) bool {
 	had := func(r Run) bool { return !r.Started.IsZero() && (r.Conversation == id || r.Conversation == "") }
 	return s.Run != nil && had(*s.Run) || slices.ContainsFunc(s.Past, had)
 }

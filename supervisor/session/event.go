@@ -7,91 +7,100 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
-// Event is something that was asked or has happened. The set is closed: its members are below.
+// Event is something that was requested or has happened. The set is closed. Its members are the
+// facts, in this file and in conversation.go, prompt.go and report.go, and, in effects.go, the
+// requests for operations and the results of effects.
 //
-// All but the first name the run they are about, and do nothing to a session whose current run is another one. Within a run a fact only ever
-// goes forward, which is what makes the order of events, and their repetition, unimportant.
+// Facts about a run contain its id, and have no effect if the session's current run is another one.
+// A fact about a run changes in one direction only. Therefore neither the order of facts matters,
+// nor their repetition.
 type Event interface {
 	apply(*Session)
 }
 
-// Apply changes the session's facts by e, and tells whether any that is saved has become another.
+// Apply changes the session's facts according to e. It reports whether a fact that is saved has
+// changed.
 func (s *Session) Apply(e Event) (changed bool) {
-	run, archived, workspace, seen, prompted, conversation := s.Run, s.Archived, s.WorkspaceInode, s.Seen, s.Prompted, s.ConversationID
+	run, archived, workspace := s.Run, s.Archived, s.WorkspaceInode
+	seen, prompted, conversation := s.Seen, s.Prompted, s.ConversationID
 	var before Run
 	if run != nil {
 		before = *run
 	}
 	e.apply(s)
-	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace || s.Seen != seen ||
-		s.Prompted != prompted || s.ConversationID != conversation
+	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace ||
+		s.Seen != seen || s.Prompted != prompted || s.ConversationID != conversation
 }
 
-// RunAsked begins a new run. The caller has made sure that the one before it is over.
-type RunAsked struct {
+// RunBegun begins a new run. The caller has checked that the run before it is over.
+type RunBegun struct {
 	Run     string // its id, never used before
 	BootID  string
 	Unit    string
 	Resumed bool
-	Notify  bool     // its agent says itself when it is ready
-	Sources []string // who is heard of its agent, the strongest first; nil for everybody
+	Notify  bool     // its agent reports when it is ready (Type=notify)
+	Sources []string // the sources that count for its agent, the strongest first; nil for all
 	At      time.Time
 }
 
-// ScopeStarted tells that systemd has put the run's first process into its scope.
+// ScopeStarted reports that systemd has put the run's first process into its scope.
 type ScopeStarted struct {
 	Run, InvocationID, ControlGroup string
 }
 
-// ScopeResult tells the Result of a scope that has not ended yet but will: its time is up.
+// ScopeResult reports the Result of a scope that has not ended yet, but will: RuntimeMaxSec= has
+// expired.
 type ScopeResult struct {
 	Run, Result string
 	At          time.Time
 	Monotonic   time.Duration // the same moment
 }
 
-// ScopeEnded tells that the scope is empty and gone. Result is systemd's, "" if nobody can tell any more.
+// ScopeEnded reports that the scope is empty and unloaded. Result is systemd's, "" if it is not
+// known any more.
 type ScopeEnded struct {
 	Run, Result string
 	At          time.Time
 }
 
-// TmuxStarted tells which process the run's tmux server is. A run whose server has died can get another one.
+// TmuxStarted reports which process the run's tmux server is. A run whose server has died can get
+// another one.
 type TmuxStarted struct {
 	Run     string
 	Process Process
 }
 
-// TmuxDied tells that a tmux server is gone: this one, or the one that is known if Process is zero.
+// TmuxDied reports that a tmux server has died: Process or, if that is zero, the known one.
 type TmuxDied struct {
 	Run     string
 	Process Process
 }
 
-// AgentStarted tells, from the shim, that the agent was executed.
+// AgentStarted reports that the agent was executed. Source: the shim.
 type AgentStarted struct {
 	Run         string
 	Shim, Agent Process
 	At          time.Time
 }
 
-// AgentExited tells the end of the run's agent, or that it could not be executed, as recorded by its shim.
+// AgentExited reports that the run's agent has exited, or that it could not be executed, as
+// recorded by its shim.
 type AgentExited struct {
 	Status exitstatus.Status
 }
 
-// ShimDied tells that the shim is gone and has left no record of the agent's exit. Outlived tells that tmux still answered afterwards: only
-// then was it the shim alone that somebody killed.
+// ShimDied reports that the shim has died without recording the agent's exit. TmuxSurvived means
+// that tmux still answered afterwards: only then is it certain that the shim alone was killed.
 type ShimDied struct {
-	Run      string
-	Outlived bool
-	At       time.Time
+	Run          string
+	TmuxSurvived bool
+	At           time.Time
 }
 
-// StartFailed tells what kept the run from getting as far as its agent.
+// StartFailed reports why the run's agent was not started, or did not become ready.
 type StartFailed struct {
 	Run, Reason string
-	Interrupted bool // it was the end of a daemon: nothing is wrong with the session
+	Interrupted bool // a daemon exited meanwhile: nothing is wrong with the session
 	At          time.Time
 	Monotonic   time.Duration // the same moment
 }
@@ -99,76 +108,83 @@ type StartFailed struct {
 // TerminalClosed is the reason of a run that ended because a person closed its terminal.
 const TerminalClosed = "its terminal was closed"
 
-// EndAsked tells that the run is to be ended: by the user's wish, or to be resumed.
-type EndAsked struct {
+// IntentSet reports that the run is to end: because the user requested that, or to be resumed
+// later.
+type IntentSet struct {
 	Run    string
 	Intent Intent
 	Why    string
-	Idle   bool // it is suspended for being idle
-	Told   bool // systemd had told the agent so by At: an agent that has ended since then has ended of it, also where that was heard of first
+	Idle   bool // it is suspended because it is idle
+	// SignalledBySystemd reports that systemd had signalled the agent by At. An agent that has exited
+	// since then has exited because of that signal, even if its exit was received first.
+	SignalledBySystemd bool
 
 	At        time.Time
 	Monotonic time.Duration // the same moment
 }
 
-// MachineWentDown tells that the boot the run lived on is over.
+// MachineWentDown reports that the run's boot is over.
 type MachineWentDown struct {
 	Run string
 	At  time.Time
 }
 
-// LeftBehind tells that the daemon ends, by somebody's wish, while the run lives.
-type LeftBehind struct {
+// LeftRunning reports that the daemon exits on request while the run continues.
+type LeftRunning struct {
 	Run string
 	At  time.Time
 }
 
-// FoundAlive tells that a run which was left behind was found alive.
+// FoundAlive reports that a run which a daemon left running was found alive.
 type FoundAlive struct {
 	Run string
 }
 
-// WorkspaceSeen tells whether the workspace is at its place, and which directory that is.
-type WorkspaceSeen struct {
+// WorkspaceObserved reports whether the workspace is at its path, and which directory is there.
+type WorkspaceObserved struct {
 	Gone  bool
-	Inode Inode // of what is there; of no use if it is gone
+	Inode Inode // of the directory; undefined if it is gone
 }
 
-// FrozenSeen tells whether the run's scope is frozen. Like WorkspaceSeen it is what is there now: it is looked up anew, never remembered.
-type FrozenSeen struct {
+// FreezeObserved reports whether the run's scope is frozen. Like WorkspaceObserved, it describes
+// the present situation: each daemon determines it again, it is never saved.
+type FreezeObserved struct {
 	Run    string
 	Frozen bool
 }
 
-// ArchiveAsked puts the session out of sight, for good.
-type ArchiveAsked struct {
+// SessionArchived archives the session. An archived session is hidden, and stays archived.
+type SessionArchived struct {
 	At time.Time
 }
 
-func (e RunAsked) apply(s *Session) {
+func (e RunBegun) apply(s *Session) {
 	if s.Run != nil && s.Run.ID == e.Run {
 		return
 	}
 	suspended := s.View().State == Suspended
 	if s.Run != nil {
 		past := *s.Run
-		past.Reported, past.Acknowledged, past.Answered, past.Overtaken = Word{}, Seqs{}, Seqs{}, 0
+		past.Reported, past.Acknowledged, past.Answered, past.Superseded = Report{}, Seqs{}, Seqs{}, 0
 		s.Past = append(s.Past, past)
 		if n := len(s.Past) - MaxPast; n > 0 {
-			for _, forgotten := range s.Accounts()[:n] {
+			for _, forgotten := range s.RunSummaries()[:n] {
 				s.Forgotten += forgotten.Duration()
 			}
 			s.Past = append([]Run(nil), s.Past[n:]...)
 		}
 	}
 	s.NRuns++
-	s.heard, s.Frozen = nil, false
-	s.Unsee()
-	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify, Sources: strings.Join(e.Sources, " "), Asked: e.At, WasSuspended: suspended}
+	s.received, s.Frozen = nil, false
+	s.ClearSeen()
+	s.Run = &Run{
+		ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify,
+		Sources: strings.Join(e.Sources, " "), Requested: e.At, WasSuspended: suspended,
+	}
 }
 
-// Unsee forgets that a person has taken note of a state.
-func (s *Session) Unsee() { s.Seen, s.SeenAt, s.SeenOn = "", time.Time{}, Boot{} }
+// ClearSeen removes the acknowledgement of a state.
+func (s *Session) ClearSeen() { s.Seen, s.SeenAt, s.SeenOn = "", time.Time{}, Boot{} }
 
 // run returns the current run if it is the one with this id.
 func (s *Session) run(id string) *Run {
@@ -196,7 +212,7 @@ func (e ScopeResult) apply(s *Session) {
 	}
 }
 
-// setResult keeps the first Result that tells of a failure, as systemd does.
+// setResult keeps the first Result that is a failure, as systemd does.
 func (r *Run) setResult(result string) {
 	if r.ScopeResult == "" || r.ScopeResult == Success {
 		r.ScopeResult = result
@@ -230,12 +246,12 @@ func (e TmuxDied) apply(s *Session) {
 	case r == nil:
 	case e.Process == (Process{}) || e.Process == r.TmuxProc:
 		r.Tmux = Dead
-	case r.TmuxProc == (Process{}) || later(e.Process, r.TmuxProc): // told before its start was
+	case r.TmuxProc == (Process{}) || later(e.Process, r.TmuxProc): // its start is reported later
 		r.Tmux, r.TmuxProc = Dead, e.Process
 	}
 }
 
-// later tells whether a is another process than b, and not an earlier one.
+// later reports whether a is another process than b, and did not start before it.
 func later(a, b Process) bool { return a != b && a.Start >= b.Start }
 
 func (e AgentStarted) apply(s *Session) {
@@ -244,7 +260,7 @@ func (e AgentStarted) apply(s *Session) {
 		return
 	}
 	r.ShimProc, r.Agent = e.Shim, e.Agent
-	if !r.Started.Equal(e.At) { // the same time, read from the record, may have another form
+	if !r.Started.Equal(e.At) { // a time that was read from the record may differ in its representation
 		r.Started = e.At
 	}
 	r.Shim = max(r.Shim, Alive)
@@ -269,9 +285,10 @@ func (e AgentExited) apply(s *Session) {
 	}
 }
 
-// paneClosed notes that a person closed the agent's terminal, and that this is why the agent ended: it may have done so before anybody could be told.
+// paneClosed records that a person has closed the agent's terminal, and that this is why the agent
+// exited: the agent may have exited before the daemon could be notified that the pane was closed.
 func (r *Run) paneClosed() {
-	if r.Intent == NoIntent || r.exited().before(r.asked()) {
+	if r.Intent == NoIntent || r.exited().before(r.intentMoment()) {
 		r.Intent, r.Why = Stop, TerminalClosed
 		r.IntentAt, r.IntentMonotonic = r.Exit.Exited, r.Exit.ExitedMonotonic
 	}
@@ -279,7 +296,7 @@ func (r *Run) paneClosed() {
 
 func (e ShimDied) apply(s *Session) {
 	if r := s.run(e.Run); r != nil && r.Shim != Dead {
-		r.Shim, r.ShimDied, r.Outlived = Dead, e.At, e.Outlived
+		r.Shim, r.ShimDied, r.TmuxSurvived = Dead, e.At, e.TmuxSurvived
 	}
 }
 
@@ -289,17 +306,18 @@ func (e StartFailed) apply(s *Session) {
 	}
 }
 
-func (e EndAsked) apply(s *Session) {
+func (e IntentSet) apply(s *Session) {
 	r := s.run(e.Run)
 	if r == nil || r.Intent == Stop || r.Intent == e.Intent {
 		return
 	}
-	heardFirst := e.Told && r.Exit != nil && r.StartError == "" && !r.exitedBefore(moment{e.At, e.Monotonic}, true)
-	if r.Ended() && !heardFirst {
+	exitReceivedFirst := e.SignalledBySystemd && r.Exit != nil && r.StartError == "" &&
+		!r.exitedBefore(moment{e.At, e.Monotonic}, true)
+	if r.Ended() && !exitReceivedFirst {
 		return
 	}
-	if r.Intent == NoIntent { // else the run is ending since then
-		r.IntentAt, r.IntentMonotonic, r.SystemdTold = e.At, e.Monotonic, e.Told
+	if r.Intent == NoIntent { // otherwise the run has been ending since the first request
+		r.IntentAt, r.IntentMonotonic, r.SignalledBySystemd = e.At, e.Monotonic, e.SignalledBySystemd
 	}
 	r.Intent, r.Why, r.IdledOut = e.Intent, e.Why, e.Idle
 }
@@ -313,32 +331,32 @@ func (e MachineWentDown) apply(s *Session) {
 	ScopeEnded{Run: e.Run, At: e.At}.apply(s)
 }
 
-func (e LeftBehind) apply(s *Session) {
+func (e LeftRunning) apply(s *Session) {
 	if r := s.run(e.Run); r != nil && !r.Ended() {
-		r.Left = e.At
+		r.LeftRunning = e.At
 	}
 }
 
 func (e FoundAlive) apply(s *Session) {
 	if r := s.run(e.Run); r != nil {
-		r.Left = time.Time{}
+		r.LeftRunning = time.Time{}
 	}
 }
 
-func (e WorkspaceSeen) apply(s *Session) {
+func (e WorkspaceObserved) apply(s *Session) {
 	s.WorkspaceGone = e.Gone
 	if !e.Gone && s.Run.Live() {
 		s.WorkspaceInode = e.Inode
 	}
 }
 
-func (e FrozenSeen) apply(s *Session) {
+func (e FreezeObserved) apply(s *Session) {
 	if s.run(e.Run) != nil {
 		s.Frozen = e.Frozen
 	}
 }
 
-func (e ArchiveAsked) apply(s *Session) {
+func (e SessionArchived) apply(s *Session) {
 	if s.Archived.IsZero() {
 		s.Archived = e.At
 	}

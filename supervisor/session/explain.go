@@ -10,21 +10,24 @@ import (
 	"github.com/corrald/corral/internal/outcome"
 )
 
-// Told is one thing that is known of a session, with who told it.
-type Told struct {
+// Evidence is one thing that is known about a session, and its source.
+type Evidence struct {
 	Subject string // state, activity or attention
-	Source  string // of the state: user, systemd, tmux, shim, exit_status, inotify, kernel or corrald; else a Source
-	At      time.Time
-	Value   string
+	// Source is, for the state, one of user, systemd, tmux, shim, exit_status, inotify, kernel and
+	// corrald. Otherwise it is a Source, or "state" if the state requests attention.
+	Source string
+	At     time.Time
+	Value  string
 }
 
-// Explain returns what the session's state, activity and attention follow from. Of the state these are its facts, the oldest first and those without
-// a time before them; of activity and attention what each source says: the one that decides first, then the others by what their word weighs, with why it does
-// not count.
-func (s *Session) Explain() []Told {
+// Explain returns what the session's state, activity and attention follow from. For the state,
+// these are its facts: those without a time, then the others, the oldest first. For activity and
+// attention, it is what each source reports: first the source that decides, then the others by
+// their strength, each with the reason why it does not count.
+func (s *Session) Explain() []Evidence {
 	all := s.explainState()
-	activity, source, since := s.Active()
-	all = append(all, Told{"activity", string(source), since, activity})
+	activity, source, since := s.Activity()
+	all = append(all, Evidence{"activity", string(source), since, activity})
 	a := s.Attention()
 	if s.Run.AgentAlive() {
 		all = append(all, s.explainOthers("activity", source, activityOf)...)
@@ -36,9 +39,9 @@ func (s *Session) Explain() []Told {
 		}
 		value := withMessage(a.Reason, a.Message)
 		if a.Acknowledged {
-			value += inBrackets("acknowledged")
+			value += inParentheses("acknowledged")
 		}
-		all = append(all, Told{"attention", source, a.Since, value})
+		all = append(all, Evidence{"attention", source, a.Since, value})
 	}
 	if s.Run.AgentAlive() {
 		all = append(all, s.explainOthers("attention", a.Source, reasonOf)...)
@@ -46,13 +49,13 @@ func (s *Session) Explain() []Told {
 	return all
 }
 
-func activityOf(w Word) string { return w.Activity }
+func activityOf(report Report) string { return report.Activity }
 
-func reasonOf(w Word) string {
-	if w.Reason == "" {
+func reasonOf(report Report) string {
+	if report.Reason == "" {
 		return ""
 	}
-	return withMessage(w.Reason, w.Message)
+	return withMessage(report.Reason, report.Message)
 }
 
 func withMessage(reason, message string) string {
@@ -62,45 +65,47 @@ func withMessage(reason, message string) string {
 	return reason + ": " + message
 }
 
-// explainOthers tells what the sources say beside the one that is told already. Of the activity it tells also who has nothing to say: these are listened to.
-func (s *Session) explainOthers(subject string, told Source, of func(Word) string) []Told {
-	var all []Told
-	heard := s.sources()
-	for _, source := range slices.Concat(heard, s.unheard(heard)) {
-		w, ok := s.word(source)
-		value := of(w)
+// explainOthers returns what the sources other than decider report. For the activity, this includes
+// the trusted sources that report nothing.
+func (s *Session) explainOthers(subject string, decider Source, valueOf func(Report) string) []Evidence {
+	var all []Evidence
+	trusted := s.trustedSources()
+	for _, source := range slices.Concat(trusted, s.ignoredSources(trusted)) {
+		report, ok := s.latestReport(source)
+		value := valueOf(report)
 		switch {
-		case source == told:
+		case source == decider:
 		case value != "":
-			all = append(all, Told{subject, string(source), w.At, value + inBrackets(s.discounted(source, w, heard))})
-		case subject == "activity" && source != FromScreen && (!ok || !w.says()):
-			all = append(all, Told{subject, string(source), w.At, "nothing"})
+			value += inParentheses(s.reasonIgnored(source, report, trusted))
+			all = append(all, Evidence{subject, string(source), report.At, value})
+		case subject == "activity" && source != FromScreen && (!ok || !report.hasStatus()):
+			all = append(all, Evidence{subject, string(source), report.At, "nothing"})
 		}
 	}
 	return all
 }
 
-// unheard are the sources that have said something but are not heard.
-func (s *Session) unheard(heard []Source) []Source {
+// ignoredSources returns the sources that have reported something but are not trusted.
+func (s *Session) ignoredSources(trusted []Source) []Source {
 	return slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool {
-		_, ok := s.word(source)
-		return !ok || slices.Contains(heard, source)
+		_, ok := s.latestReport(source)
+		return !ok || slices.Contains(trusted, source)
 	})
 }
 
-// discounted tells why a word does not count.
-func (s *Session) discounted(source Source, w Word, heard []Source) string {
-	decider, _, _ := s.decides()
+// reasonIgnored returns why a report does not count.
+func (s *Session) reasonIgnored(source Source, report Report, trusted []Source) string {
+	decider, _, _ := s.decidingReport()
 	switch {
-	case !slices.Contains(heard, source):
+	case !slices.Contains(trusted, source):
 		return "ignored: not in the agent's Sources="
-	case source != FromOutput && source != FromOSC7501 && *s.Run.Answered.of(source) >= w.Seq:
+	case source != FromOutput && source != FromOSC7501 && *s.Run.Answered.of(source) >= report.Seq:
 		return "answered"
-	case source == FromBell && w.Reason != "" && s.acknowledged(source, w):
+	case source == FromBell && report.Reason != "" && s.isAcknowledged(source, report):
 		return "acknowledged"
-	case source != FromOutput && s.settled(source, w):
+	case source != FromOutput && s.isResolved(source, report):
 		return "the agent has continued"
-	case source == FromScreen && s.spoke(heard):
+	case source == FromScreen && s.reportsOwnStatus(trusted):
 		return "the agent reports its own status"
 	case decider != source && decider != "":
 		return "overruled by " + string(decider)
@@ -108,20 +113,22 @@ func (s *Session) discounted(source Source, w Word, heard []Source) string {
 	return ""
 }
 
-func (s *Session) explainState() []Told {
-	var all []Told
-	tell := func(source string, at time.Time, value string) { all = append(all, Told{"state", source, at, value}) }
-	tell("user", s.Created, "created")
+func (s *Session) explainState() []Evidence {
+	var all []Evidence
+	add := func(source string, at time.Time, value string) {
+		all = append(all, Evidence{"state", source, at, value})
+	}
+	add("user", s.Created, "created")
 	if s.Run != nil {
-		s.Run.explain(tell)
+		s.Run.explain(add)
 	}
 	if s.WorkspaceGone {
-		tell("inotify", time.Time{}, fmt.Sprintf("workspace %q is gone", s.WorkingDirectory))
+		add("inotify", time.Time{}, fmt.Sprintf("workspace %q is gone", s.WorkingDirectory))
 	}
 	if !s.Archived.IsZero() {
-		tell("user", s.Archived, "archived")
+		add("user", s.Archived, "archived")
 	}
-	slices.SortStableFunc(all, func(a, b Told) int { return cmp.Compare(unixMicro(a.At), unixMicro(b.At)) })
+	slices.SortStableFunc(all, func(a, b Evidence) int { return cmp.Compare(unixMicro(a.At), unixMicro(b.At)) })
 	return all
 }
 
@@ -132,55 +139,55 @@ func unixMicro(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// explain tells the facts of a run.
-func (r *Run) explain(tell func(source string, at time.Time, value string)) {
-	asked := "start asked"
+// explain adds the facts of a run.
+func (r *Run) explain(add func(source string, at time.Time, value string)) {
+	request := "start asked"
 	if r.Resumed {
-		asked = "resume asked"
+		request = "resume asked"
 	}
-	tell("user", r.Asked, asked)
+	add("user", r.Requested, request)
 	if r.Scope == ScopeActive {
-		tell("systemd", time.Time{}, "the scope is active")
+		add("systemd", time.Time{}, "the scope is active")
 	}
 	if r.Scope == ScopeGone {
-		tell("systemd", r.ScopeGone, "the scope is gone"+inBrackets(r.ScopeResult))
+		add("systemd", r.ScopeGone, "the scope is gone"+inParentheses(r.ScopeResult))
 	}
 	if !r.TimedOut.IsZero() {
-		tell("systemd", r.TimedOut, "RuntimeMaxSec= has expired")
+		add("systemd", r.TimedOut, "RuntimeMaxSec= has expired")
 	}
 	switch r.Tmux {
 	case Alive:
-		tell("tmux", time.Time{}, "its server is alive")
+		add("tmux", time.Time{}, "its server is alive")
 	case Dead:
-		tell("tmux", time.Time{}, "its server is dead")
+		add("tmux", time.Time{}, "its server is dead")
 	}
 	if !r.Started.IsZero() {
-		tell("shim", r.Started, fmt.Sprintf("agent started (PID %d)", r.Agent.PID))
+		add("shim", r.Started, fmt.Sprintf("agent started (PID %d)", r.Agent.PID))
 	}
 	if !r.Ready.IsZero() {
-		tell("shim", r.Ready, "the agent is ready")
+		add("shim", r.Ready, "the agent is ready")
 	}
 	if r.Shim == Dead {
-		tell("kernel", r.ShimDied, "the shim is dead")
+		add("kernel", r.ShimDied, "the shim is dead")
 	}
 	if r.Exit != nil {
-		tell("exit_status", r.Exit.Exited, describeExit(r.Exit))
+		add("exit_status", r.Exit.Exited, describeExit(r.Exit))
 	}
 	if r.StartError != "" {
-		tell("corrald", r.StartEnded, r.StartError)
+		add("corrald", r.StartEnded, r.StartError)
 	}
 	if r.Intent != NoIntent {
-		tell(intentSource(r.Why), r.IntentAt, string(r.Intent)+" asked"+inBrackets(r.Why))
+		add(intentSource(r.Why), r.IntentAt, string(r.Intent)+" asked"+inParentheses(r.Why))
 	}
-	if !r.Left.IsZero() {
-		tell("corrald", r.Left, "corrald was asked to exit")
+	if !r.LeftRunning.IsZero() {
+		add("corrald", r.LeftRunning, "corrald was asked to exit")
 	}
 	if !r.MachineDown.IsZero() {
-		tell("kernel", r.MachineDown, "the machine was rebooted")
+		add("kernel", r.MachineDown, "the machine was rebooted")
 	}
 }
 
-// intentSource tells who has asked for an end: what a person asks for by itself needs no reason.
+// intentSource returns who requested the end of a run: a request of a person has no reason.
 func intentSource(why string) string {
 	if why == "" {
 		return "user"
@@ -188,7 +195,7 @@ func intentSource(why string) string {
 	return "corrald"
 }
 
-func inBrackets(text string) string {
+func inParentheses(text string) string {
 	if text == "" {
 		return ""
 	}

@@ -2,8 +2,9 @@ package session
 
 import "time"
 
-// moment is a point of a run's life by two clocks: the wall's, which people read, and set, and the boot's, which only goes forward. A run lives on one
-// boot, so that the second tells what came first, unless a record of an older version lacks it.
+// moment is a point of time within a run, by two clocks: the wall clock, which people read and set,
+// and CLOCK_MONOTONIC, which cannot be set. A run does not outlive its boot. Therefore the second
+// clock decides which moment came first, unless a record of an older version lacks it.
 type moment struct {
 	wall      time.Time
 	monotonic time.Duration // 0 if it is not known
@@ -24,8 +25,10 @@ func (m moment) earlier(by time.Duration) moment {
 	return m
 }
 
-func (r *Run) exited() moment     { return moment{r.Exit.Exited, r.Exit.ExitedMonotonic} }
-func (r *Run) asked() moment      { return moment{r.IntentAt, r.IntentMonotonic} }
-func (r *Run) timedOut() moment   { return moment{r.TimedOut, r.TimedOutMonotonic} }
-func (r *Run) startEnded() moment { return moment{r.StartEnded, r.StartEndedMonotonic} }
-func (r *Run) conversed() moment  { return moment{r.ConversationAt, r.ConversationMonotonic} }
+func (r *Run) exited() moment       { return moment{r.Exit.Exited, r.Exit.ExitedMonotonic} }
+func (r *Run) intentMoment() moment { return moment{r.IntentAt, r.IntentMonotonic} }
+func (r *Run) timedOut() moment     { return moment{r.TimedOut, r.TimedOutMonotonic} }
+func (r *Run) startEnded() moment   { return moment{r.StartEnded, r.StartEndedMonotonic} }
+func (r *Run) conversationIdentified() moment {
+	return moment{r.ConversationAt, r.ConversationMonotonic}
+}

@@ -12,14 +12,15 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// by puts times into an event: what the wall clock says, and the seconds since boot, 0 where a record of an older version does not tell.
-func by(e session.Event, wall time.Time, sinceBoot int) session.Event {
+// withTimes sets the times of an event: that of the wall clock, and the seconds since boot, 0 as in
+// a record of an older version.
+func withTimes(e session.Event, wall time.Time, sinceBoot int) session.Event {
 	monotonic := time.Duration(sinceBoot) * time.Second
 	switch e := e.(type) {
 	case session.AgentExited:
 		e.Status.Exited, e.Status.ExitedMonotonic = wall, monotonic
 		return e
-	case session.EndAsked:
+	case session.IntentSet:
 		e.At, e.Monotonic = wall, monotonic
 		return e
 	case session.ScopeResult:
@@ -32,8 +33,9 @@ func by(e session.Event, wall time.Time, sinceBoot int) session.Event {
 	return e
 }
 
-// TestTheClockIsSetInBetween: what came first does not depend on what the clock on the wall said.
-func TestTheClockIsSetInBetween(t *testing.T) {
+// TestClockChange_KeepsTheOrderOfEvents checks that the wall clock does not decide which of two
+// events came first.
+func TestClockChange_KeepsTheOrderOfEvents(t *testing.T) {
 	const aYear = 365 * 24 * 3600
 	zero, three := exit(exitstatus.Exited, 0), exit(exitstatus.Exited, 3)
 	closed := three
@@ -45,76 +47,82 @@ func TestTheClockIsSetInBetween(t *testing.T) {
 		want          session.State
 		result        string
 	}{
-		{"asked to stop, then it exits 3", stop, three, empty, session.Stopped, session.Success},
-		{"asked to suspend, then it exits 3", suspend, three, empty, session.Suspended, session.Success},
-		{"it exits 3, then it is asked to stop", three, stop, empty, session.Failed, session.ExitCode},
-		{"it exits 0, then it is asked to suspend", zero, suspend, empty, session.Completed, session.Success},
-		{"its time is up, then it exits 0", timeIsUp, zero, timeoutAt, session.Failed, session.Timeout},
-		{"it exits 0, then the time of its scope is up", zero, timeIsUp, timeoutAt, session.Completed, session.Success},
-		{"asked to stop, then its time is up", stop, timeIsUp, timeoutAt, session.Stopped, session.Success},
-		{"its time is up, then it is asked to stop", timeIsUp, stop, timeoutAt, session.Failed, session.Timeout},
-		{"its start fails, then its agent exits 3", notThere, three, empty, session.Failed, session.CannotStart},
-		{"it exits 3, then its start is found to have failed", three, notThere, empty, session.Failed, session.ExitCode},
-		{"its pane is closed, then it is asked to suspend", closed, suspend, empty, session.Stopped, session.Success},
-		{"asked to suspend, then its pane is closed", suspend, closed, empty, session.Suspended, session.Success},
+		{"a stop is requested, then the agent exits with 3", stop, three, empty, session.Stopped, session.Success},
+		{"a suspend is requested, then the agent exits with 3", suspend, three, empty, session.Suspended, session.Success},
+		{"the agent exits with 3, then a stop is requested", three, stop, empty, session.Failed, session.ExitCode},
+		{"the agent exits with 0, then a suspend is requested", zero, suspend, empty, session.Completed, session.Success},
+		{"RuntimeMaxSec expires, then the agent exits with 0", timeIsUp, zero, timeoutAt, session.Failed, session.Timeout},
+		{"the agent exits with 0, then RuntimeMaxSec expires", zero, timeIsUp, timeoutAt, session.Completed, session.Success},
+		{"a stop is requested, then RuntimeMaxSec expires", stop, timeIsUp, timeoutAt, session.Stopped, session.Success},
+		{"RuntimeMaxSec expires, then a stop is requested", timeIsUp, stop, timeoutAt, session.Failed, session.Timeout},
+		{"the start fails, then the agent exits with 3", startFailed, three, empty, session.Failed, session.CannotStart},
+		{"the agent exits with 3, then the start fails", three, startFailed, empty, session.Failed, session.ExitCode},
+		{"the pane is closed, then a suspend is requested", closed, suspend, empty, session.Stopped, session.Success},
+		{"a suspend is requested, then the pane is closed", suspend, closed, empty, session.Suspended, session.Success},
 	} {
 		for name, jump := range map[string]int{"not set": 1, "set back": -aYear, "set forward": aYear, "held": 0} {
-			first, second := by(row.first, at(20), 5000), by(row.second, at(20+jump), 5001)
+			first, second := withTimes(row.first, at(20), 5000), withTimes(row.second, at(20+jump), 5001)
 			orders := map[string][]session.Event{"as it happened": list(first, second)}
-			if _, wish := first.(session.EndAsked); !wish { // the daemon itself notes one, in view of what it knows
-				orders["the other way round"] = list(second, first)
+			// The daemon records a request at once, according to what it knows then.
+			if _, isRequest := first.(session.IntentSet); !isRequest {
+				orders["in reverse"] = list(second, first)
 			}
-			for heard, events := range orders {
+			for order, events := range orders {
 				s := after(newSession(), list(running, events, row.end))
-				assert.Equal(t, row.want, s.View().State, "%s; the clock: %s, and it is heard of %s", row.name, name, heard)
-				assert.Equal(t, row.result, s.View().Result, "%s; the clock: %s, and it is heard of %s", row.name, name, heard)
+				assert.Equal(t, row.want, s.View().State, "%s; clock: %s; received: %s", row.name, name, order)
+				assert.Equal(t, row.result, s.View().Result, "%s; clock: %s; received: %s", row.name, name, order)
 			}
 		}
 	}
 }
 
-// TestOlderRecordsTellWallTimesAlone: an exit that an older shim has written down is compared by what there is.
-func TestOlderRecordsTellWallTimesAlone(t *testing.T) {
+// TestClockChange_ComparesOldRecordsByWallTime checks that the exit recorded by an older shim,
+// which contains only wall time, is compared by that.
+func TestClockChange_ComparesOldRecordsByWallTime(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		exited int // by the wall
+		exited int // by the wall clock
 		want   session.State
 	}{
 		{"after the stop", 35, session.Stopped},
 		{"before the stop", 20, session.Failed},
 	} {
-		s := after(newSession(), list(running, by(stop, at(30), 5000), by(exit(exitstatus.Exited, 3), at(row.exited), 0), empty))
+		exited := withTimes(exit(exitstatus.Exited, 3), at(row.exited), 0)
+		s := after(newSession(), list(running, withTimes(stop, at(30), 5000), exited, empty))
 		assert.Equal(t, row.want, s.View().State, row.name)
 	}
 }
 
-// TestNoStateDependsOnTheWallClock: whatever the clock says at each moment, the same becomes of the session.
-func TestNoStateDependsOnTheWallClock(t *testing.T) {
+// TestClockChange_NeverAffectsTheView checks that the same becomes of a session whatever the wall
+// clock shows at each moment.
+func TestClockChange_NeverAffectsTheView(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		events := randomHistory(r).shuffled(r)
 		set := make([]session.Event, len(events))
 		for i, e := range events {
-			wall := momentOf(e)
+			wall := wallTimeOf(e)
 			if wall.IsZero() {
 				set[i] = e
 				continue
 			}
 			sinceBoot := 1000 + int(wall.Sub(t0).Seconds())
-			events[i], set[i] = by(e, wall, sinceBoot), by(e, at(r.IntN(2000)-1000), sinceBoot)
+			events[i], set[i] = withTimes(e, wall, sinceBoot), withTimes(e, at(r.IntN(2000)-1000), sinceBoot)
 		}
-		want, got := after(newSession(), list(asked, events)).View(), after(newSession(), list(asked, set)).View()
+		want := after(newSession(), list(runBegun, events)).View()
+		got := after(newSession(), list(runBegun, set)).View()
 		want.Since, got.Since = time.Time{}, time.Time{}
-		require.Equal(t, want, got, "seed %d\n the clock was right: %#v\n it was set: %#v", seed, events, set)
+		require.Equal(t, want, got, "seed %d\n clock not set: %#v\n clock set: %#v", seed, events, set)
 	}
 }
 
-// momentOf returns the wall time of an event of which it matters when it was, zero of any other.
-func momentOf(e session.Event) time.Time {
+// wallTimeOf returns the wall time of an event that is compared with others by time, zero for
+// others.
+func wallTimeOf(e session.Event) time.Time {
 	switch e := e.(type) {
 	case session.AgentExited:
 		return e.Status.Exited
-	case session.EndAsked:
+	case session.IntentSet:
 		return e.At
 	case session.ScopeResult:
 		return e.At

@@ -2,31 +2,34 @@ package session
 
 import "time"
 
-// PermissionRequest is what an agent asks permission for, until it is answered.
+// PermissionRequest is a permission that an agent has asked for and has not been answered yet.
 type PermissionRequest struct {
-	Source    Source        // which decides that it asks
+	Source    Source        // the source that decides that the agent waits
 	Since     time.Time     // as in Attention
-	Monotonic time.Duration // the same moment by CLOCK_MONOTONIC
-	Known     uint64        // the greatest Seq among the words of the shim's sources that tell whether the agent still asks
+	Monotonic time.Duration // Since, by CLOCK_MONOTONIC
+	// Known is the greatest Seq among the reports of those sources of the shim that show whether the
+	// agent still waits.
+	Known uint64
 }
 
-// PermissionRequest returns what the session's agent waits to be permitted, whether or not a person has acknowledged it. ok is false if it waits for no permission.
+// PermissionRequest returns the permission that the session's agent waits for, whether or not a
+// person has acknowledged the request. ok is false if the agent does not wait for a permission.
 func (s *Session) PermissionRequest() (p PermissionRequest, ok bool) {
-	source, w, ok := s.decides()
-	if !ok || w.Activity != Waiting {
+	source, report, ok := s.decidingReport()
+	if !ok || report.Activity != Waiting {
 		return PermissionRequest{}, false
 	}
-	a := Attention{Reason: w.Reason}
+	a := Attention{Reason: report.Reason}
 	if source == FromTitle {
-		s.askMore(&a, w)
+		s.refineAttention(&a, report)
 	}
 	if a.Reason != Permission {
 		return PermissionRequest{}, false
 	}
-	p = PermissionRequest{Source: source, Since: w.At, Monotonic: w.Monotonic}
+	p = PermissionRequest{Source: source, Since: report.At, Monotonic: report.Monotonic}
 	for _, exact := range []Source{FromOSC7501, FromNotify, FromTitle, FromScreen} {
-		heard, _ := s.heard.of(exact)
-		p.Known = max(p.Known, heard.Seq)
+		last, _ := s.received.from(exact)
+		p.Known = max(p.Known, last.Seq)
 	}
 	return p, true
 }

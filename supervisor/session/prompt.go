@@ -2,7 +2,8 @@ package session
 
 import "slices"
 
-// Prompted tells, from the shim, that the run's agent was told the session's prompt, or begins to be.
+// Prompted reports that the run's agent was given the session's prompt, or that its shim begins to
+// enter it. Source: the shim.
 type Prompted struct {
 	Run string
 }
@@ -13,9 +14,11 @@ func (e Prompted) apply(s *Session) {
 	}
 }
 
-// GivesPrompt tells whether a run that begins now has its agent told the session's prompt: a fresh one does, a resumed one goes on with what was said.
-// It only does where no agent can have been told yet, because each has ended before. Of a run whose shim was killed nobody can tell: then a person who
-// finds the agent idle is better than one who finds everything done twice.
+// GivesPrompt reports whether the agent of a run that begins now is given the session's prompt. A
+// fresh run is given it; a resumed one continues an earlier conversation, and is given it only if
+// no agent can have been given it yet, because each run ended before that. If the shim of a run was
+// killed, it is not known whether the agent was given the prompt, and it is not given again: an
+// agent that stays idle until a person notices is better than one that does all of its work twice.
 func (s *Session) GivesPrompt(resumed bool) bool {
 	switch {
 	case s.Prompt == "":
@@ -23,6 +26,6 @@ func (s *Session) GivesPrompt(resumed bool) bool {
 	case !resumed:
 		return true
 	}
-	told := func(r Run) bool { return r.Exit == nil && r.StartError == "" }
-	return !s.Prompted && (s.Run == nil || !told(*s.Run)) && !slices.ContainsFunc(s.Past, told)
+	canHavePrompt := func(r Run) bool { return r.Exit == nil && r.StartError == "" }
+	return !s.Prompted && (s.Run == nil || !canHavePrompt(*s.Run)) && !slices.ContainsFunc(s.Past, canHavePrompt)
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-func TestWhichRunsAreToldThePrompt(t *testing.T) {
-	begin := session.RunAsked{Run: run, At: at(1)}
-	again := session.RunAsked{Run: "2", Resumed: true, At: at(70)}
+func TestGivesPrompt(t *testing.T) {
+	begin := session.RunBegun{Run: run, At: at(1)}
+	again := session.RunBegun{Run: "2", Resumed: true, At: at(70)}
+	failedAgain := session.StartFailed{Run: "2", Reason: "tmux", At: at(72)}
 	ended := exit(exitstatus.Exited, 3)
-	told := exit(exitstatus.Exited, 3)
-	told.Status.Prompted = true
+	given := exit(exitstatus.Exited, 3)
+	given.Status.Prompted = true
 	for _, row := range []struct {
 		name    string
 		before  []session.Event
@@ -22,15 +23,16 @@ func TestWhichRunsAreToldThePrompt(t *testing.T) {
 		want    bool
 	}{
 		{"the first", nil, false, true},
-		{"a fresh one after it was told", []session.Event{begin, session.Prompted{Run: run}, ended}, false, true},
-		{"a resumed one after it was told", []session.Event{begin, session.Prompted{Run: run}, ended}, true, false},
-		{"told, which only the record of its exit says", []session.Event{begin, told}, true, false},
-		{"ended before it was told", []session.Event{begin, ended}, true, true},
+		{"a fresh one after it was given", []session.Event{begin, session.Prompted{Run: run}, ended}, false, true},
+		{"a resumed one after it was given", []session.Event{begin, session.Prompted{Run: run}, ended}, true, false},
+		{"given, as only the record of its exit shows", []session.Event{begin, given}, true, false},
+		{"exited before it was given", []session.Event{begin, ended}, true, true},
 		{"never started", []session.Event{begin, session.StartFailed{Run: run, Reason: "tmux", At: at(2)}}, true, true},
-		{"killed with its shim: nobody can tell", []session.Event{begin, agent, session.ShimDied{Run: run, At: at(3)}}, true, false},
-		{"killed before it was heard of", []session.Event{begin, scope, wentDown}, true, false},
-		{"the same, and then another", []session.Event{begin, scope, wentDown, again, session.StartFailed{Run: "2", Reason: "tmux", At: at(72)}}, true, false},
-		{"told of a run that is over", []session.Event{begin, ended, again, session.Prompted{Run: run}, session.StartFailed{Run: "2", At: at(72), Reason: "x"}}, true, true},
+		{"killed with its shim: not known", []session.Event{begin, agent, allDied}, true, false},
+		{"killed before anything was received", []session.Event{begin, scope, wentDown}, true, false},
+		{"the same, and then another run", []session.Event{begin, scope, wentDown, again, failedAgain}, true, false},
+		{"given, reported after the run was over",
+			[]session.Event{begin, ended, again, session.Prompted{Run: run}, failedAgain}, true, true},
 	} {
 		s := session.Session{ID: "shop", Prompt: "fix"}
 		for _, e := range row.before {

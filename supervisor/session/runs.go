@@ -2,57 +2,59 @@ package session
 
 import "time"
 
-// Account is what a run is told to have been: what State and its like said of the session when that was its run. Times are zero where there is none.
-type Account struct {
+// RunSummary describes one run: State, Result and Reason as they were when that run was the
+// session's current one. Times that are not known are zero.
+type RunSummary struct {
 	ID           string
 	Began, Ended time.Time
 	Result       string // one of the results, "" while it runs
-	Code, Status int    // of the agent's exit, as in the record of it; zero if there is none
+	Code, Status int    // the agent's exit, as its shim recorded it; zero if there is no record
 	Reason       string
 }
 
-// Duration is how long a run has lived that is over, zero if that is not known.
-func (a Account) Duration() time.Duration {
-	if a.Ended.IsZero() {
+// Duration returns the duration of a run that has ended, zero if it is not known.
+func (s RunSummary) Duration() time.Duration {
+	if s.Ended.IsZero() {
 		return 0
 	}
-	return max(0, a.Ended.Sub(a.Began))
+	return max(0, s.Ended.Sub(s.Began))
 }
 
-// Account returns what the run is told to have been, in this session.
-func (s *Session) Account(r *Run) Account {
+// SummarizeRun returns the summary of one of the session's runs.
+func (s *Session) SummarizeRun(r *Run) RunSummary {
 	only := Session{Run: r, ResumeCommand: s.ResumeCommand}
 	v := only.runView()
-	a := Account{ID: r.ID, Began: r.Started, Result: v.Result, Reason: v.Reason}
-	if a.Began.IsZero() {
-		a.Began = r.Asked
+	summary := RunSummary{ID: r.ID, Began: r.Started, Result: v.Result, Reason: v.Reason}
+	if summary.Began.IsZero() {
+		summary.Began = r.Requested
 	}
 	switch {
 	case r.Exit != nil:
-		a.Ended, a.Code, a.Status = r.Exit.Exited, int(r.Exit.Code), r.Exit.Value
+		summary.Ended, summary.Code, summary.Status = r.Exit.Exited, int(r.Exit.Code), r.Exit.Value
 	case r.Ended():
-		a.Ended = v.Since
+		summary.Ended = v.Since
 	}
-	return a
+	return summary
 }
 
-// Accounts returns what the runs that are remembered are told to have been, the newest last. One whose end nobody has seen, because the next has begun among
-// what was left of it, is over since then.
-func (s *Session) Accounts() []Account {
-	var all []Account
+// RunSummaries returns the summaries of Past and Run, the newest last. If the end of an earlier run
+// was not observed, because the next one began in the same scope among its leftover processes, it
+// ended when that one was requested.
+func (s *Session) RunSummaries() []RunSummary {
+	var all []RunSummary
 	for i := range s.Past {
 		next := s.Run
 		if i+1 < len(s.Past) {
 			next = &s.Past[i+1]
 		}
-		a := s.Account(&s.Past[i])
-		if a.Ended.IsZero() && next != nil {
-			a.Ended = next.Asked
+		summary := s.SummarizeRun(&s.Past[i])
+		if summary.Ended.IsZero() && next != nil {
+			summary.Ended = next.Requested
 		}
-		all = append(all, a)
+		all = append(all, summary)
 	}
 	if s.Run != nil {
-		all = append(all, s.Account(s.Run))
+		all = append(all, s.SummarizeRun(s.Run))
 	}
 	return all
 }

@@ -11,38 +11,43 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// TestAccounts: only the last run has no end yet, also where the one before it was never seen to end.
-func TestAccounts(t *testing.T) {
+// TestRunSummaries checks that only the last run has no end, even if the end of the one before it
+// was not observed.
+func TestRunSummaries(t *testing.T) {
 	s := &session.Session{ID: "shop", Created: t0}
 	for _, e := range []session.Event{
-		asked, scope, tmux, agent, tmuxDied, session.ShimDied{Run: run, At: at(40)},
-		session.RunAsked{Run: "run-2", BootID: "boot", At: at(50)}, session.ScopeStarted{Run: "run-2", InvocationID: "invocation", ControlGroup: "/corral"},
+		runBegun, scope, tmux, agent, tmuxDied, session.ShimDied{Run: run, At: at(40)},
+		session.RunBegun{Run: "run-2", BootID: "boot", At: at(50)},
+		session.ScopeStarted{Run: "run-2", InvocationID: "invocation", ControlGroup: "/corral"},
 	} {
 		s.Apply(e)
 	}
 	var ends []time.Time
-	for _, a := range s.Accounts() {
+	for _, a := range s.RunSummaries() {
 		ends = append(ends, a.Ended)
 	}
 	assert.Equal(t, []time.Time{at(50), {}}, ends)
 }
 
-// TestRunAsked_KeepsTheDurationOfForgottenRuns: the total is that of all runs, also of those that are not remembered.
-func TestRunAsked_KeepsTheDurationOfForgottenRuns(t *testing.T) {
+// TestPast_KeepsTheDurationOfForgottenRuns checks that the total is that of all runs, including
+// those that are no longer in the record.
+func TestPast_KeepsTheDurationOfForgottenRuns(t *testing.T) {
 	s := &session.Session{ID: "shop", Created: t0}
 	const runs = session.MaxPast + 5
 	for n := range runs {
 		id := fmt.Sprint("run-", n)
 		for _, e := range []session.Event{
-			session.RunAsked{Run: id, BootID: "boot", At: at(10 * n)},
-			session.AgentExited{Status: exitstatus.Status{RunID: id, Code: exitstatus.Exited, Started: at(10 * n), Exited: at(10*n + 3)}},
+			session.RunBegun{Run: id, BootID: "boot", At: at(10 * n)},
+			session.AgentExited{Status: exitstatus.Status{
+				RunID: id, Code: exitstatus.Exited, Started: at(10 * n), Exited: at(10*n + 3),
+			}},
 			session.ScopeEnded{Run: id, At: at(10*n + 3)},
 		} {
 			s.Apply(e)
 		}
 	}
 	total := s.Forgotten
-	for _, a := range s.Accounts() {
+	for _, a := range s.RunSummaries() {
 		total += a.Duration()
 	}
 	assert.Equal(t, 3*runs*time.Second, total)

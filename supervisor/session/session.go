@@ -1,7 +1,10 @@
-// Package session is what Corral knows of one session, and what follows from it. It is pure: no clock, no file, no process.
+// Package session contains what Corral knows about one session, and the rules that derive its state
+// from that. It is pure: it uses no clock, no file and no process.
 //
-// A Session holds wishes (what the user asked for) and, in its Run, facts (what became of it), each with one source. Its State is derived from
-// them by View and assigned by nobody. Events change the facts; they may arrive in any order, and again, with the same result.
+// A Session consists of requests (what the user asked for) and of facts (what happened to its
+// runs). Each fact has one source. View derives the State from the facts; nothing else sets it.
+// Events change the facts. They may arrive in any order and repeatedly, with the same result. Next
+// decides what to do after an event.
 package session
 
 import (
@@ -14,100 +17,134 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
-// MaxPast bounds how many earlier runs a session remembers.
+// MaxPast is the greatest number of earlier runs in a session's record.
 const MaxPast = 20
 
-// Session is one supervised instance of an agent. The wishes come first, then the facts.
+// Session is one supervised instance of an agent. The requests come first, then the facts.
 type Session struct {
-	ID               string            `json:"id"`
-	Agent            string            `json:"agent"`
-	Description      string            `json:"description,omitempty"`
-	Command          []string          `json:"command"` // the argument vector of a fresh run, specifiers expanded as far as they were known when it was created
-	ResumeCommand    []string          `json:"resume_command,omitempty"`
-	Continues        bool              `json:"continues,omitempty"` // its first run goes on with the conversation, which the client knows of
-	Defined          bool              `json:"defined,omitempty"`   // both are what the agent's definition was then: it is asked again for each run
-	Arguments        []string          `json:"arguments,omitempty"` // given by the client: they follow the definition's Command
-	WorkingDirectory string            `json:"working_directory"`
-	Workspace        string            `json:"workspace,omitempty"`   // where WorkingDirectory led to when the last run began, symbolic links resolved
-	Environment      []string          `json:"environment,omitempty"` // NAME=VALUE, given by the client for every run
-	Prompt           string            `json:"prompt,omitempty"`
-	Labels           map[string]string `json:"labels,omitempty"`
-	OnLogin          string            `json:"on_login,omitempty"`
-	Exclusive        bool              `json:"exclusive,omitempty"`
-	ConversationID   string            `json:"conversation_id,omitempty"`       // what ResumeCommand goes on with: the last that is known, never forgotten
-	Earlier          []string          `json:"earlier_conversations,omitempty"` // ids of those before it, the oldest first
-	UnitProperties   []Property        `json:"unit_properties,omitempty"`
-	Created          time.Time         `json:"created"`
-	Archived         time.Time         `json:"archived,omitzero"`
+	ID          string `json:"id"`
+	Agent       string `json:"agent"`
+	Description string `json:"description,omitempty"`
 
-	Worktree *Worktree `json:"worktree,omitempty"` // that was made for it, and has WorkingDirectory in it; never changed
+	// Command is the argument vector of a fresh run. The specifiers that were known when the session
+	// was created are expanded.
+	Command       []string `json:"command"`
+	ResumeCommand []string `json:"resume_command,omitempty"`
+	// Continues reports that the first run continues a conversation that the client specified.
+	Continues bool `json:"continues,omitempty"`
+	// Defined reports that Command and ResumeCommand were copied from the agent's definition when
+	// the session was created. Each run reads that definition again.
+	Defined bool `json:"defined,omitempty"`
+	// Arguments are the client's; they are appended to the Command of the definition.
+	Arguments []string `json:"arguments,omitempty"`
 
-	Prompted bool `json:"prompted,omitempty"` // by the shim: an agent of this session was told the Prompt, or the first of it
+	WorkingDirectory string `json:"working_directory"`
+	// Workspace is the resolved path of WorkingDirectory when the last run began.
+	Workspace string `json:"workspace,omitempty"`
+	// Environment has the variables that the client set for every run, as NAME=VALUE.
+	Environment []string          `json:"environment,omitempty"`
+	Prompt      string            `json:"prompt,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	OnLogin     string            `json:"on_login,omitempty"`
+	Exclusive   bool              `json:"exclusive,omitempty"`
 
-	NRuns        uint32    `json:"n_runs"`
-	Run          *Run      `json:"run,omitempty"`   // the current run, or the last one
-	Past         []Run     `json:"past,omitempty"`  // those before it, the oldest first
-	State        State     `json:"state,omitempty"` // by View, when it was last looked at
-	StateChanged time.Time `json:"state_changed"`   // when State last became what it is
-	ChangedOn    Boot      `json:"changed_on,omitzero"`
+	// ConversationID is the conversation that ResumeCommand continues: the last known one. It is
+	// never deleted, only replaced.
+	ConversationID string `json:"conversation_id,omitempty"`
+	// EarlierConversations has the ids of the conversations before that one, the oldest first.
+	EarlierConversations []string `json:"earlier_conversations,omitempty"`
 
-	ChangedMonotonic time.Duration `json:"changed_monotonic,omitzero"` // by CLOCK_MONOTONIC of ChangedOn: when it was known that State had changed
+	UnitProperties []Property `json:"unit_properties,omitempty"`
+	Created        time.Time  `json:"created"`
+	Archived       time.Time  `json:"archived,omitzero"`
 
-	Forgotten time.Duration `json:"forgotten,omitzero"` // how long all runs have lived that are not in Past any more
+	// Worktree was created for the session, and contains its WorkingDirectory. It never changes.
+	Worktree *Worktree `json:"worktree,omitempty"`
 
-	Seen   State     `json:"seen,omitempty"`   // a state of the current run that a person has taken note of
-	SeenAt time.Time `json:"seen_at,omitzero"` // when a person first took note of it; zero in a record of an older version
+	// Prompted reports that an agent of this session was given the Prompt, or a part of it. Source:
+	// the shim.
+	Prompted bool `json:"prompted,omitempty"`
+
+	NRuns uint32 `json:"n_runs"`
+	Run   *Run   `json:"run,omitempty"`  // the current run, or the last one
+	Past  []Run  `json:"past,omitempty"` // the runs before Run, the oldest first
+
+	State        State     `json:"state,omitempty"` // the result of the last evaluation of View
+	StateChanged time.Time `json:"state_changed"`   // when State got its present value
+	// ChangedOn is the boot of StateChanged. ChangedMonotonic is the time at which the daemon noticed
+	// the change, by CLOCK_MONOTONIC of that boot.
+	ChangedOn        Boot          `json:"changed_on,omitzero"`
+	ChangedMonotonic time.Duration `json:"changed_monotonic,omitzero"`
+
+	// Forgotten is the total duration of the runs that Past no longer has.
+	Forgotten time.Duration `json:"forgotten,omitzero"`
+
+	// Seen is the state of the current run that a person has acknowledged, "" if there is none.
+	Seen State `json:"seen,omitempty"`
+	// SeenAt is the time of the first acknowledgement of that state. Records of older versions do
+	// not have it.
+	SeenAt time.Time `json:"seen_at,omitzero"`
 	SeenOn Boot      `json:"seen_on,omitzero"` // the boot of SeenAt
 
-	PulledIn   bool      `json:"pulled_in,omitempty"`  // by systemd: a timer or another unit starts corral@ID.service
-	Released   time.Time `json:"released,omitzero"`    // when it last ceased to be wanted: see Wanted
+	// PulledIn reports that a timer or another unit starts corral@ID.service. Source: systemd.
+	PulledIn   bool      `json:"pulled_in,omitempty"`
+	Released   time.Time `json:"released,omitzero"`    // when Wanted last changed to false
 	ReleasedOn Boot      `json:"released_on,omitzero"` // the boot of Released
 
-	WorkspaceInode Inode `json:"workspace_inode,omitzero"` // by the kernel: of the workspace when it was last at its place; of a run that lives
-	WorkspaceGone  bool  `json:"-"`                        // by inotify: it is not at its place
-	Frozen         bool  `json:"-"`                        // by the kernel: no process in the current run's scope gets any processor time
+	// WorkspaceInode identifies the workspace's directory as it was last found at its path while a run
+	// was live. Source: the kernel.
+	WorkspaceInode Inode `json:"workspace_inode,omitzero"`
+	// WorkspaceGone reports that the workspace is not at its path. Source: inotify.
+	WorkspaceGone bool `json:"-"`
+	// Frozen reports that no process in the current run's scope gets processor time. Source: the
+	// kernel.
+	Frozen bool `json:"-"`
 
-	heard words // by the shim, which tells it again to each daemon: of the agent that is alive now
+	// received are the last status reports of the agent that is alive now. Source: the shim, which
+	// sends them again to each new daemon.
+	received reports
 }
 
-// Boot is one boot of the machine, with what the clock on the wall said of it at some moment: whether that clock was set since can be told by it.
+// Boot is one boot of the machine, with its start by the wall clock. If two values for the same
+// boot differ in Began, the wall clock was set in between.
 type Boot struct {
 	ID    string    `json:"id"`
-	Began time.Time `json:"began"` // by the clock of that moment
+	Began time.Time `json:"began"` // as calculated from the wall clock at some moment
 }
 
-// Inode identifies a directory on one boot, wherever it is moved.
+// Inode identifies a directory during one boot, also after it was moved.
 type Inode struct {
 	Device uint64 `json:"device"`
 	Number uint64 `json:"number"`
 }
 
-// Worktree is a git worktree, as package worktree has it.
+// Worktree describes a git worktree, in the terms of package worktree.
 type Worktree struct {
-	Repository string `json:"repository"`     // its git directory
-	Path       string `json:"path"`           // of the worktree
-	Branch     string `json:"branch"`         // that it was made with
-	Made       bool   `json:"made,omitempty"` // the branch was made for it, too
-	Base       string `json:"base"`           // the commit that it began with
+	Repository string `json:"repository"`     // the git directory
+	Path       string `json:"path"`           // the directory of the worktree
+	Branch     string `json:"branch"`         // the branch that the worktree was created with
+	Made       bool   `json:"made,omitempty"` // the branch was created together with the worktree
+	Base       string `json:"base"`           // the commit at which the worktree was created
 }
 
-// Property is a property of the session's scope, in a form that can be saved: the value as D-Bus text with its signature.
+// Property is a property of the session's scope, in a form that can be saved: Value is D-Bus text,
+// Signature its type.
 type Property struct {
 	Name      string `json:"name"`
 	Signature string `json:"signature"`
 	Value     string `json:"value"`
 }
 
-// ScopePhase tells how far the scope of a run has come. It only ever goes forward.
+// ScopePhase is the progress of a run's scope. It only increases.
 type ScopePhase int
 
 const (
-	ScopeNone   ScopePhase = iota // not asked for yet
-	ScopeActive                   // systemd says that it runs
-	ScopeGone                     // its last process is gone, and so is the unit
+	ScopeNone   ScopePhase = iota // not started yet
+	ScopeActive                   // active, as reported by systemd
+	ScopeGone                     // without processes, and unloaded by systemd
 )
 
-// Liveness is what is known of a process. It only ever goes forward.
+// Liveness is what is known about a process. It only increases.
 type Liveness int
 
 const (
@@ -116,13 +153,13 @@ const (
 	Dead
 )
 
-// Process identifies a process on one boot, also after its number was used again.
+// Process identifies a process during one boot, also if its PID was reused.
 type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot: field 22 of /proc/PID/stat
 }
 
-// Intent is what was asked of a run that lives.
+// Intent is what was requested of a run that has not ended.
 type Intent string
 
 const (
@@ -131,66 +168,82 @@ const (
 	Suspend  Intent = "suspend"
 )
 
-// Run is one life of the agent's process.
+// Run is one execution of the agent.
 type Run struct {
-	ID      string    `json:"id"`
-	BootID  string    `json:"boot_id"`
-	Unit    string    `json:"unit"`
-	Resumed bool      `json:"resumed,omitempty"` // it went on with the conversation of the run before it
-	Asked   time.Time `json:"asked"`
+	ID        string    `json:"id"`
+	BootID    string    `json:"boot_id"`
+	Unit      string    `json:"unit"`
+	Resumed   bool      `json:"resumed,omitempty"` // it continues the conversation of the run before it
+	Requested time.Time `json:"asked"`
 
-	WasSuspended bool `json:"was_suspended,omitempty"` // the session was, when it was asked for
+	WasSuspended bool `json:"was_suspended,omitempty"` // the session was suspended at that time
 
 	Scope        ScopePhase `json:"scope"`
-	InvocationID string     `json:"invocation_id,omitempty"` // by systemd
-	ControlGroup string     `json:"control_group,omitempty"` // by systemd
-	ScopeResult  string     `json:"scope_result,omitempty"`  // by systemd: success, resources, timeout, oom-kill; "" while it runs
-	ScopeGone    time.Time  `json:"scope_gone,omitzero"`
-	TimedOut     time.Time  `json:"timed_out,omitzero"` // when the scope's time was up, by systemd, zero if it did not tell us
+	InvocationID string     `json:"invocation_id,omitempty"` // source: systemd
+	ControlGroup string     `json:"control_group,omitempty"` // source: systemd
+	// ScopeResult is systemd's Result of the scope: success, resources, timeout or oom-kill; "" while
+	// the scope is active.
+	ScopeResult string    `json:"scope_result,omitempty"`
+	ScopeGone   time.Time `json:"scope_gone,omitzero"`
+	// TimedOut is when the scope's RuntimeMaxSec= expired. It is zero if systemd did not report that.
+	TimedOut time.Time `json:"timed_out,omitzero"`
 
-	Tmux     Liveness `json:"tmux"` // its server
+	Tmux     Liveness `json:"tmux"` // of the tmux server
 	TmuxProc Process  `json:"tmux_process,omitzero"`
 
 	Shim     Liveness  `json:"shim"`
 	ShimProc Process   `json:"shim_process,omitzero"`
 	ShimDied time.Time `json:"shim_died,omitzero"`
-	Outlived bool      `json:"outlived,omitempty"` // tmux still answered when the shim had died
+	// TmuxSurvived reports that tmux still answered after the shim had died.
+	TmuxSurvived bool `json:"outlived,omitempty"`
 
-	Agent   Process            `json:"agent_process,omitzero"`
-	Started time.Time          `json:"started,omitzero"`  // when the agent was executed
-	Notify  bool               `json:"notify,omitempty"`  // it is there only once it says that it is ready
-	Ready   time.Time          `json:"ready,omitzero"`    // when it said so
-	Sources string             `json:"sources,omitempty"` // by the agent's definition: who is heard, the strongest first; "" for everybody
-	Exit    *exitstatus.Status `json:"exit,omitempty"`    // by the shim
+	Agent   Process   `json:"agent_process,omitzero"`
+	Started time.Time `json:"started,omitzero"` // when the agent was executed
+	Notify  bool      `json:"notify,omitempty"` // the agent reports when it is ready (Type=notify)
+	Ready   time.Time `json:"ready,omitzero"`   // when it reported that
+	// Sources are the sources that count, the strongest first, separated by spaces; "" stands for
+	// all. Source: the agent's definition.
+	Sources string             `json:"sources,omitempty"`
+	Exit    *exitstatus.Status `json:"exit,omitempty"` // source: the shim
 
-	Conversation     string    `json:"conversation,omitempty"` // the agent's id of what it is in, "" if it is not known
-	ConversationFrom Teller    `json:"conversation_from,omitempty"`
-	ConversationAt   time.Time `json:"conversation_at,omitzero"` // when that was told
+	// Conversation is the id that the agent uses for its conversation, "" if it is not known.
+	Conversation     string             `json:"conversation,omitempty"`
+	ConversationFrom ConversationSource `json:"conversation_from,omitempty"`
+	ConversationAt   time.Time          `json:"conversation_at,omitzero"` // when ConversationFrom reported it
 
-	StartError string    `json:"start_error,omitempty"` // what kept the run from getting as far as its agent
+	// StartError is why the run's agent was not started, or did not become ready.
+	StartError string    `json:"start_error,omitempty"`
 	StartEnded time.Time `json:"start_ended,omitzero"`
+	// StartInterrupted reports that the only reason was the exit of a daemon.
+	StartInterrupted bool `json:"start_interrupted,omitempty"`
 
-	StartInterrupted bool `json:"start_interrupted,omitempty"` // that was the end of a daemon, and nothing else
+	Intent   Intent    `json:"intent,omitempty"`
+	IntentAt time.Time `json:"intent_at,omitzero"`
+	Why      string    `json:"why,omitempty"` // the origin of the intent, for a person
+	// IdledOut reports that the run was suspended because it was idle. A client that needs the
+	// session resumes it.
+	IdledOut bool `json:"idled_out,omitempty"`
+	// SignalledBySystemd reports that systemd had signalled the agent by IntentAt.
+	SignalledBySystemd bool `json:"systemd_told,omitempty"`
 
-	Intent      Intent    `json:"intent,omitempty"`
-	IntentAt    time.Time `json:"intent_at,omitzero"`
-	Why         string    `json:"why,omitempty"`          // for a person: where the intent came from
-	IdledOut    bool      `json:"idled_out,omitempty"`    // it was suspended for being idle: whoever wants it has it resumed
-	SystemdTold bool      `json:"systemd_told,omitempty"` // it is systemd that told the agent of the intent, by IntentAt
+	Reported     Report `json:"reported,omitzero"`     // the last report of the agent's hooks
+	Acknowledged Seqs   `json:"acknowledged,omitzero"` // the last reports that a person has acknowledged
+	Answered     Seqs   `json:"answered,omitzero"`     // the last reports that were answered by input
+	// Superseded is the Seq of the last hook report after which a stronger source has reported that
+	// the agent works, 0 if there is none.
+	Superseded uint64 `json:"overtaken,omitempty"`
 
-	Reported     Word   `json:"reported,omitzero"`     // by the agent's hooks
-	Acknowledged Seqs   `json:"acknowledged,omitzero"` // the last words that a person has taken note of
-	Answered     Seqs   `json:"answered,omitzero"`     // the last words that were answered by input
-	Overtaken    uint64 `json:"overtaken,omitempty"`   // the Seq of the last report after which a stronger source has said that the agent works, 0 if there is none
-
-	// The same moments by CLOCK_MONOTONIC, which nobody can set: what came first is decided by it. Zero in a record of an older version.
+	// These are TimedOut, StartEnded, IntentAt and ConversationAt by CLOCK_MONOTONIC, which cannot be
+	// set: it decides which of two events came first. They are zero in records of older versions.
 	TimedOutMonotonic     time.Duration `json:"timed_out_monotonic,omitzero"`
 	StartEndedMonotonic   time.Duration `json:"start_ended_monotonic,omitzero"`
 	IntentMonotonic       time.Duration `json:"intent_monotonic,omitzero"`
 	ConversationMonotonic time.Duration `json:"conversation_monotonic,omitzero"`
 
-	Left        time.Time `json:"left,omitzero"`         // when a daemon that was told to end has left it running; zero again once it was found
-	MachineDown time.Time `json:"machine_down,omitzero"` // when it was found that its boot is over
+	// LeftRunning is when a daemon exited on request and left the run running. It is zero again after
+	// a daemon has found the run alive.
+	LeftRunning time.Time `json:"left,omitzero"`
+	MachineDown time.Time `json:"machine_down,omitzero"` // when a daemon found that the run's boot is over
 }
 
 // Clone returns a copy that shares nothing with s.
@@ -199,7 +252,7 @@ func (s *Session) Clone() *Session {
 	c.Command = slices.Clone(s.Command)
 	c.ResumeCommand = slices.Clone(s.ResumeCommand)
 	c.Arguments = slices.Clone(s.Arguments)
-	c.Earlier = slices.Clone(s.Earlier)
+	c.EarlierConversations = slices.Clone(s.EarlierConversations)
 	c.Environment = slices.Clone(s.Environment)
 	c.Labels = maps.Clone(s.Labels)
 	c.UnitProperties = slices.Clone(s.UnitProperties)
@@ -219,59 +272,66 @@ func (s *Session) Clone() *Session {
 	return &c
 }
 
-// Resumable tells whether a resume would go on with the agent's conversation.
+// Resumable reports whether a resume would continue the agent's conversation.
 func (s *Session) Resumable() bool {
 	return len(s.ResumeCommand) > 0
 }
 
-// Ignore is the OnLogin of a session that is not enabled: nothing is done about it at a login.
+// Ignore is the OnLogin of a session that is not enabled: a login does not affect it.
 const Ignore = "ignore"
 
-// Wanted tells whether the session is a definition of what is to run again: it is enabled, or a timer or another unit starts it.
+// Wanted reports whether the session is to run again: it is enabled, or a timer or another unit
+// starts it.
 func (s *Session) Wanted() bool {
 	return s.PulledIn || s.OnLogin != "" && s.OnLogin != Ignore
 }
 
-// Live tells whether the run has, or may still get, processes: its scope is not known to be gone.
+// Live reports whether the run has processes, or can still get some: its scope is not known to be
+// gone.
 func (r *Run) Live() bool {
 	return r != nil && r.Scope != ScopeGone
 }
 
-// AgentAlive tells whether the agent was executed and nothing has told of its end.
+// AgentAlive reports whether the agent was executed and is not known to have ended.
 func (r *Run) AgentAlive() bool {
 	return r != nil && !r.Started.IsZero() && r.Exit == nil && r.Shim != Dead && r.Scope != ScopeGone
 }
 
-// Begun tells whether the run's agent has been there: executed, and ready if it is one that says so.
-func (r *Run) Begun() bool {
+// AgentAppeared reports whether the run's agent was executed and, if it reports when it is ready
+// (Type=notify), became ready.
+func (r *Run) AgentAppeared() bool {
 	return !r.Started.IsZero() && (!r.Notify || !r.Ready.IsZero())
 }
 
-// intended tells whether the run's end, if it has one, is what was asked for: that of an agent that had ended by itself, or whose time was up,
-// before anybody asked, is not.
-func (r *Run) intended() bool {
-	switch {
-	case r.Intent == NoIntent, !r.TimedOut.IsZero() && r.timedOut().before(r.asked()):
+// isEndIntended reports whether a stop or a suspend was requested and has ended the run, or will
+// end it. This is false if the agent had exited by itself, or RuntimeMaxSec= had expired, before
+// the request.
+func (r *Run) isEndIntended() bool {
+	if r.Intent == NoIntent || !r.TimedOut.IsZero() && r.timedOut().before(r.intentMoment()) {
 		return false
 	}
-	return r.Exit == nil || !r.exitedBefore(r.asked(), r.SystemdTold)
+	return r.Exit == nil || !r.exitedBefore(r.intentMoment(), r.SignalledBySystemd)
 }
 
-// exitedBefore tells whether the agent's end, which is known, came before it was told to end.
-func (r *Run) exitedBefore(asked moment, bySystemd bool) bool {
+// exitedBefore reports whether the agent, whose exit is recorded, exited before the request to end.
+// bySystemd means that systemd sent the signal and recorded the time of the request.
+func (r *Run) exitedBefore(request moment, bySystemd bool) bool {
 	if bySystemd && r.Exit.Code == exitstatus.Killed && r.Exit.Value == int(unix.SIGTERM) {
-		asked = asked.earlier(noteTime)
+		request = request.earlier(systemdNoteTime)
 	}
-	return r.exited().before(asked)
+	return r.exited().before(request)
 }
 
-// noteTime is how long systemd may take, on a machine that has much to do, from the SIGTERM to noting when it was: an agent that has died of one so shortly
-// before has died of this one.
-const noteTime = 2 * time.Second
+// systemdNoteTime is how much time can pass on a busy machine between systemd's SIGTERM and the
+// time that systemd records for it. If SIGTERM killed an agent within this time before the recorded
+// one, it was this SIGTERM.
+const systemdNoteTime = 2 * time.Second
 
-// outOfTime tells whether it was RuntimeMaxSec that ended the agent. A scope whose agent has ended lives on with its tmux session, and its time
-// runs on too, which says nothing of the agent. Where nobody can tell when the time was up, an agent that ended well counts as one of these.
-func (r *Run) outOfTime() bool {
+// isEndedByTimeout reports whether RuntimeMaxSec= ended the agent. A scope stays active with its
+// tmux session after the agent has exited, and RuntimeMaxSec= can still expire then: that did not
+// end the agent. If it is unknown when RuntimeMaxSec= expired, an agent that exited with code 0
+// counts as one that had exited before.
+func (r *Run) isEndedByTimeout() bool {
 	switch {
 	case r.ScopeResult != Timeout:
 		return false
@@ -283,7 +343,8 @@ func (r *Run) outOfTime() bool {
 	return !r.exited().before(r.timedOut())
 }
 
-// Ended tells whether the run has come to its end, as far as its state is concerned; processes may be left in its scope.
+// Ended reports whether the run has ended, for the purpose of its state. Leftover processes may
+// still be in its scope.
 func (r *Run) Ended() bool {
-	return r == nil || r.Exit != nil || r.Scope == ScopeGone || r.StartError != "" || r.Outlived
+	return r == nil || r.Exit != nil || r.Scope == ScopeGone || r.StartError != "" || r.TmuxSurvived
 }

@@ -21,63 +21,66 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-var update = flag.Bool("update", false, "write testdata/states.txt anew")
+var update = flag.Bool("update", false, "overwrite states.txt and decisions.txt in testdata")
 
-// statesFile is the state machine as the manual shows it.
+// statesFile contains the state machine as the documentation shows it.
 const statesFile = "testdata/states.txt"
 
-// happening is an event with the words that the file has for it.
+// happening is an event with its description in that file.
 type happening struct {
-	words string
-	event session.Event
+	description string
+	event       session.Event
 }
 
-// happenings are all that can happen to a session, in the order of a session's life. A wish comes at second 30, an exit at second 20 is one that
-// happened before it and is heard of afterwards.
+// happenings has everything that can happen to a session, in the order of a session's life. A
+// request is made at second 30. An exit at second 20 happened before the request and is received
+// after it.
 var happenings = []happening{
-	{"a run is asked for", asked},
-	{"the scope is there", scope},
-	{"tmux is there", tmux},
-	{"the agent runs", agent},
-	{"the start fails", notThere},
+	{"a run begins", runBegun},
+	{"the scope has started", scope},
+	{"tmux has started", tmux},
+	{"the agent has started", agent},
+	{"the start fails", startFailed},
 	{"the command cannot be executed", late(notStarted("not found"))},
-	{"the agent ends with 0", late(exit(exitstatus.Exited, 0))},
-	{"the agent ends with another code", late(exit(exitstatus.Exited, 3))},
+	{"the agent exits with 0", late(exit(exitstatus.Exited, 0))},
+	{"the agent exits with another code", late(exit(exitstatus.Exited, 3))},
 	{"the agent is killed by a signal", late(exit(exitstatus.Killed, 9))},
 	{"the agent is killed for its memory", late(outOfMemory(1 << 20))},
-	{"its time is up", session.ScopeResult{Run: run, Result: session.Timeout, At: at(29)}},
-	{"a stop is asked for", stop},
-	{"a suspend is asked for", suspend},
-	{"it turns out that it had ended before, with 0", exit(exitstatus.Exited, 0)},
-	{"tmux dies", session.TmuxDied{Run: run}},
-	{"a new tmux is there", newTmux},
-	{"the shim dies, tmux lives on", shimDied},
-	{"the shim dies", allDied},
-	{"the scope is empty", empty},
-	{"the scope is empty, for lack of memory", oomEnd},
-	{"corrald is shut down", left},
-	{"corrald finds it alive", found},
+	{"RuntimeMaxSec= expires", session.ScopeResult{Run: run, Result: session.Timeout, At: at(29)}},
+	{"a stop is requested", stop},
+	{"a suspend is requested", suspend},
+	{"an exit with 0 from before the request", exit(exitstatus.Exited, 0)},
+	{"tmux exits", session.TmuxDied{Run: run}},
+	{"a new tmux has started", newTmux},
+	{"the shim exits, tmux does not", shimDied},
+	{"the shim exits", allDied},
+	{"the scope is gone", empty},
+	{"the scope is gone, killed for its memory", oomEnd},
+	{"corrald exits and leaves it running", leftRunning},
+	{"corrald finds it running", foundAlive},
 	{"the machine goes down", wentDown},
-	{"the workspace vanishes", gone},
-	{"the workspace comes back", back},
-	{"it is frozen or thawed", session.FrozenSeen{Run: run, Frozen: true}},
-	{"the agent is busy or idle", prints},
+	{"the workspace disappears", gone},
+	{"the workspace is back", back},
+	{"it is frozen or thawed", session.FreezeObserved{Run: run, Frozen: true}},
+	{"the agent prints or is silent", prints},
 	{"it is archived", archive},
 }
 
-// may tells whether the event can be. The supervisor begins a run, and archives a session, only when nothing of the run before is left. Systemd has
-// nothing to say of a scope that is gone. Once the machine went down nothing is told of what ran on it, but for what it left on the disk; as long as
-// corrald is not there, nothing but what can be found on its return. An exit from before a wish is one where there was a wish.
-func may(s *session.Session, e session.Event) bool {
+// isPossible reports whether the event can happen. The supervisor begins a run, and archives a
+// session, only when no process of the run before it remains. Systemd reports nothing about a scope
+// that is gone. Once the machine went down, only what its processes have left on disk is reported;
+// while corrald is not running, only what it can find when it starts again. An exit from before a
+// request is possible only after a request.
+func isPossible(s *session.Session, e session.Event) bool {
 	r := s.Run
-	left := r != nil && !r.Left.IsZero()
+	left := r != nil && !r.LeftRunning.IsZero()
 	down := r != nil && !r.MachineDown.IsZero()
 	switch e.(type) {
-	case session.RunAsked:
+	case session.RunBegun:
 		return !r.Live() && s.Archived.IsZero()
-	case session.ArchiveAsked:
+	case session.SessionArchived:
 		return !r.Live()
-	case session.WorkspaceSeen:
+	case session.WorkspaceObserved:
 		return true
 	}
 	if r == nil {
@@ -98,7 +101,8 @@ func may(s *session.Session, e session.Event) bool {
 	return !down && !left
 }
 
-// inTime gives an event that carries the time at which it is noticed one that fits to what is known by then: a wish comes at second 30, an exit at 35.
+// inTime sets the time of an event that contains the time at which it was noticed, so that it is
+// consistent with what is known by then: a request at second 30, an exit at second 35.
 func inTime(s *session.Session, e session.Event) session.Event {
 	if s.Run == nil {
 		return e
@@ -118,7 +122,8 @@ func inTime(s *session.Session, e session.Event) session.Event {
 	return e
 }
 
-// facts is what of a session View can tell apart here: what is left of it is the same in every session of the search.
+// facts has the facts by which View can distinguish the sessions of the search. All others are the
+// same in each of these sessions.
 type facts struct {
 	resumable, archived, gone, run bool
 	started, startError, outlived  bool
@@ -126,7 +131,7 @@ type facts struct {
 	empty, noTmux, noShim          bool
 	server                         int
 	exit                           [4]int // code, value, second, OOM kills; all 0 if there is none
-	timedOut                       int    // second, 0 if it is not
+	timedOut                       int    // second, 0 if it did not
 	result                         string
 	intent                         session.Intent
 }
@@ -138,9 +143,10 @@ func factsOf(s *session.Session) facts {
 		return f
 	}
 	second := func(t time.Time) int { return int(t.Sub(t0).Seconds()) }
-	f.run, f.outlived, f.server = true, r.Outlived, r.TmuxProc.PID
+	f.run, f.outlived, f.server = true, r.TmuxSurvived, r.TmuxProc.PID
 	f.empty, f.noTmux, f.noShim = r.Scope == session.ScopeGone, r.Tmux == session.Dead, r.Shim == session.Dead
-	f.started, f.startError, f.machineDown, f.left = !r.Started.IsZero(), r.StartError != "", !r.MachineDown.IsZero(), !r.Left.IsZero()
+	f.started, f.startError = !r.Started.IsZero(), r.StartError != ""
+	f.machineDown, f.left = !r.MachineDown.IsZero(), !r.LeftRunning.IsZero()
 	f.result, f.intent = r.ScopeResult, r.Intent
 	if !r.TimedOut.IsZero() {
 		f.timedOut = second(r.TimedOut)
@@ -151,16 +157,17 @@ func factsOf(s *session.Session) facts {
 	return f
 }
 
-// transition is a step that the search has found.
+// transition is one step of the search.
 type transition struct {
-	from, to session.State
-	words    string
-	event    session.Event
-	before   *session.Session
+	from, to    session.State
+	description string
+	event       session.Event
+	before      *session.Session
 }
 
-// search goes, breadth first, through everything that can become of a session, and calls found for each step.
-func search(found func(transition)) {
+// search visits, breadth first, everything that can become of a session, and calls visit for each
+// step.
+func search(visit func(transition)) {
 	resumable := newSession()
 	resumable.ResumeCommand = []string{"claude", "--resume"}
 	queue := []*session.Session{newSession(), resumable}
@@ -172,7 +179,7 @@ func search(found func(transition)) {
 		s := queue[0]
 		from := s.View().State
 		for _, h := range happenings {
-			if !may(s, h.event) {
+			if !isPossible(s, h.event) {
 				continue
 			}
 			copied := *s
@@ -181,13 +188,14 @@ func search(found func(transition)) {
 				r := *s.Run
 				next.Run = &r
 			}
-			if _, begins := h.event.(session.RunAsked); begins {
-				next.Run = nil             // the run before it counts no more, and a new one of the same name is as good as another
-				next.WorkspaceGone = false // it is looked at anew
+			if _, begins := h.event.(session.RunBegun); begins {
+				next.Run = nil             // the run before it does not matter, and a new one may have the same id
+				next.WorkspaceGone = false // the workspace is examined again
 			}
 			next.Apply(inTime(s, h.event))
-			found(transition{from, next.View().State, h.words, h.event, s})
-			if f := factsOf(next); !seen[f] && s.Archived.IsZero() { // what becomes of the facts of an archived session is not of interest
+			visit(transition{from, next.View().State, h.description, h.event, s})
+			// What happens to an archived session afterwards is not of interest.
+			if f := factsOf(next); !seen[f] && s.Archived.IsZero() {
 				seen[f] = true
 				queue = append(queue, next)
 			}
@@ -195,9 +203,10 @@ func search(found func(transition)) {
 	}
 }
 
-const statesHead = `What becomes of a session, state by state: what happens to it, and what it is then. Where several states stand behind an arrow,
-the facts known by then decide. What is not listed under a state changes nothing there. This file is printed from the rules themselves, by
-trying everything that can happen on everything that can have happened: go test ./supervisor/session -run States -update
+const statesHead = `The states of a session: for each state the events that change it, and the new state. If there are several states
+after an arrow, the facts known by then decide between them. An event that is not listed does not change the
+state. The file is printed from the rules, by trying every event after every sequence of events:
+go test ./supervisor/session -run TestStates -update
 `
 
 func printStates(steps map[session.State]map[string]map[session.State]bool) string {
@@ -207,7 +216,7 @@ func printStates(steps map[session.State]map[string]map[session.State]bool) stri
 		fmt.Fprintf(&b, "\n%s  (%s)\n", strings.ToUpper(string(from)), from.Lifecycle())
 		leaves := false
 		for _, h := range happenings {
-			to := maps.Clone(steps[from][h.words])
+			to := maps.Clone(steps[from][h.description])
 			if len(to) == 0 || len(to) == 1 && to[from] {
 				continue
 			}
@@ -218,23 +227,25 @@ func printStates(steps map[session.State]map[string]map[session.State]bool) stri
 					names = append(names, string(state))
 				}
 			}
-			fmt.Fprintf(&b, "    %-46s -> %s\n", h.words, strings.Join(names, ", "))
+			fmt.Fprintf(&b, "    %-46s -> %s\n", h.description, strings.Join(names, ", "))
 		}
 		if !leaves {
-			b.WriteString("    nothing leads out of it\n")
+			b.WriteString("    no event changes it\n")
 		}
 	}
 	return b.String()
 }
 
-// breaks tells which rule of PRODUCT's a step from one state to another breaks, "" if none.
+// breaks returns the rule of the product description that a step from one state to another breaks,
+// "" if there is none.
 func (s transition) breaks() string {
-	_, runAsked := s.event.(session.RunAsked)
-	_, archived := s.event.(session.ArchiveAsked)
+	_, begins := s.event.(session.RunBegun)
+	_, archived := s.event.(session.SessionArchived)
 	_, exited := s.event.(session.AgentExited)
 	r := s.before.Run
 	ended := slices.Contains([]session.State{session.Completed, session.Failed, session.Stopped}, s.from)
-	// What was left running when corrald was shut down is only taken to be suspended, until corrald sees it again.
+	// A run that was left running when corrald was shut down only counts as suspended until corrald
+	// has found it alive again.
 	ended = ended || s.from == session.Suspended && !r.Live()
 	switch {
 	case s.from == s.to:
@@ -242,36 +253,38 @@ func (s transition) breaks() string {
 	case s.from == session.Archived:
 		return "archived is final"
 	case archived != (s.to == session.Archived):
-		return "archived by wish only"
+		return "archived on request only"
 	case s.to == session.Created && r != nil:
-		return "what was started once is not created any more"
-	case runAsked && s.to != session.Starting, !runAsked && s.to == session.Starting && (ended || r == nil):
-		return "a run begins when it is asked for, and not otherwise"
-	case ended && !runAsked && !archived && (!exited || r.Exit != nil):
-		// The record of an exit is read before the end of its run is believed, so that nobody sees this step. It is here because what the shim has
-		// recorded is the truth, whenever it is heard of.
-		return "an ended state is left by a person only"
+		return "a session that was started once is never created again"
+	case begins && s.to != session.Starting, !begins && s.to == session.Starting && (ended || r == nil):
+		return "a run begins when it is requested, and not otherwise"
+	case ended && !begins && !archived && (!exited || r.Exit != nil):
+		// The record of an exit is read before the end of its run is processed, so that this step is
+		// never published. It is possible here because the shim's record always decides, whenever it
+		// is received.
+		return "only a request of a person ends an ended state"
 	}
 	return ""
 }
 
-// TestStates compares the state machine that the rules make with the one that is shown, and holds it against what PRODUCT says of it.
+// TestStates compares the state machine that follows from the rules with the documented one, and
+// checks it against the rules of the product description.
 func TestStates(t *testing.T) {
 	steps := map[session.State]map[string]map[session.State]bool{}
 	search(func(s transition) {
 		if steps[s.from] == nil {
 			steps[s.from] = map[string]map[session.State]bool{}
 		}
-		if steps[s.from][s.words] == nil {
-			steps[s.from][s.words] = map[session.State]bool{}
+		if steps[s.from][s.description] == nil {
+			steps[s.from][s.description] = map[session.State]bool{}
 		}
-		steps[s.from][s.words][s.to] = true
+		steps[s.from][s.description][s.to] = true
 		if broken := s.breaks(); broken != "" {
-			t.Fatalf("%s: %s -> %s: %s, from %+v", broken, s.from, s.to, s.words, factsOf(s.before))
+			t.Fatalf("%s: %s -> %s: %s, from %+v", broken, s.from, s.to, s.description, factsOf(s.before))
 		}
 	})
 	for _, state := range session.States {
-		assert.Contains(t, steps, state, "it can be reached")
+		assert.Contains(t, steps, state, "it is reachable")
 	}
 	got := printStates(steps)
 	if *update {
@@ -280,23 +293,23 @@ func TestStates(t *testing.T) {
 	}
 	want, err := os.ReadFile(statesFile)
 	require.NoError(t, err)
-	assert.Equal(t, string(want), got, "the rules have changed: see that it is meant, then run this test with -update")
+	assert.Equal(t, string(want), got, "the rules have changed: if that is intended, run this test with -update")
 }
 
-// TestEveryEventIsTried keeps the list of happenings complete.
-func TestEveryEventIsTried(t *testing.T) {
+// TestStates_CoverEveryEvent checks that the list of happenings is complete.
+func TestStates_CoverEveryEvent(t *testing.T) {
 	tried := map[string]bool{}
 	for _, h := range happenings {
 		tried[kindOf(h.event)] = true
 	}
 	for _, name := range eventNames(t) {
-		assert.True(t, tried[name], "%s is in none of the happenings", name)
+		assert.True(t, tried[name], "%s does not occur in happenings", name)
 	}
 }
 
 func kindOf(e session.Event) string { return reflect.TypeOf(e).Name() }
 
-// eventNames reads from the source which types are events: those with a method apply.
+// eventNames returns the types that are events, those with a method apply, as read from the source.
 func eventNames(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, parser.SkipObjectResolution)

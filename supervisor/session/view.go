@@ -10,27 +10,29 @@ import (
 	"github.com/corrald/corral/internal/outcome"
 )
 
-// State is what a session is, in one word.
+// State summarizes a session in one word.
 type State string
 
 const (
 	Created   State = "created"   // never started
-	Starting  State = "starting"  // a run was asked for, its agent is not there yet
+	Starting  State = "starting"  // a run was requested, its agent has not appeared yet
 	Running   State = "running"   // scope, tmux and agent are alive
-	Stopping  State = "stopping"  // an end was asked for, the scope is not yet empty
-	Stopped   State = "stopped"   // ended by the user's wish
-	Completed State = "completed" // the agent ended with 0
+	Stopping  State = "stopping"  // its end was requested, the scope is not empty yet
+	Stopped   State = "stopped"   // ended as the user requested
+	Completed State = "completed" // the agent exited with code 0
 	Failed    State = "failed"    // it ended otherwise
-	Stale     State = "stale"     // the tmux session is dead, the scope is not empty, no exit was recorded
+	Stale     State = "stale"     // tmux is dead, the scope is not empty, no exit was recorded
 	Suspended State = "suspended" // ended, to be resumed
-	Orphaned  State = "orphaned"  // the workspace vanished under a session that is live, starting or never started
-	Archived  State = "archived"  // kept, out of sight
+	Orphaned  State = "orphaned"  // live, starting or never started, and its workspace is gone
+	Archived  State = "archived"  // kept, but hidden
 )
 
 // States has every state, in the order of a session's life.
-var States = []State{Created, Starting, Running, Stopping, Stopped, Completed, Failed, Stale, Suspended, Orphaned, Archived}
+var States = []State{
+	Created, Starting, Running, Stopping, Stopped, Completed, Failed, Stale, Suspended, Orphaned, Archived,
+}
 
-// Lifecycle returns the coarse view of the state: active, suspended, archived or error.
+// Lifecycle returns the group that the state belongs to: active, suspended, archived or error.
 func (s State) Lifecycle() string {
 	switch s {
 	case Failed, Orphaned:
@@ -41,7 +43,7 @@ func (s State) Lifecycle() string {
 	return "active"
 }
 
-// The results of a run, as in the Result property. A run that lives has none.
+// The results of a run, as in the Result property. A running one has none.
 const (
 	Success     = outcome.Success
 	ExitCode    = outcome.ExitCode
@@ -57,19 +59,20 @@ const (
 // View is what follows from a session's facts.
 type View struct {
 	State  State
-	Result string    // one of the results, "" while it runs
+	Result string    // one of the results, "" while the agent runs
 	Reason string    // for a person: one English sentence, "" if there is nothing to add
-	Since  time.Time // when the facts that made State happened, as far as they tell; else zero
+	Since  time.Time // when the facts that State follows from happened, zero if that is not known
 }
 
-// View derives the session's state. It is the one place where states are decided, in this order: the first rule that holds.
+// View derives the session's state from its facts. States are decided only here and in runView: the
+// first condition that holds decides.
 func (s *Session) View() View {
 	r := s.Run
 	switch {
 	case !s.Archived.IsZero():
 		v := s.runView()
 		return View{Archived, v.Result, v.Reason, s.Archived}
-	case s.WorkspaceGone && (r == nil || !r.Ended() && !r.intended() && !r.outOfTime()):
+	case s.WorkspaceGone && (r == nil || !r.Ended() && !r.isEndIntended() && !r.isEndedByTimeout()):
 		return View{State: Orphaned, Reason: fmt.Sprintf("workspace %q is gone", s.WorkingDirectory)}
 	case r == nil:
 		return View{State: Created, Since: s.Created}
@@ -77,50 +80,52 @@ func (s *Session) View() View {
 	return s.runView()
 }
 
-// Awaited tells whether a run was asked for whose agent is not there yet, also where its workspace is gone meanwhile.
-func (s *Session) Awaited() bool {
+// AwaitsAgent reports whether a run was requested and its agent has not appeared yet, even if the
+// workspace is gone meanwhile.
+func (s *Session) AwaitsAgent() bool {
 	state := s.View().State
 	return state == Starting || state == Orphaned && s.Run != nil && s.Run.Started.IsZero()
 }
 
-// Stale tells whether the run has lost its tmux session, also where its workspace is gone as well.
+// Stale reports whether the run has lost its tmux session, even if the workspace is gone as well.
 func (s *Session) Stale() bool { return s.Archived.IsZero() && s.runView().State == Stale }
 
-// runView derives what became of the current run.
+// runView derives the state from the facts of the current run.
 func (s *Session) runView() View {
 	r := s.Run
 	switch {
 	case r == nil:
 		return View{}
-	case r.intended() && r.Live():
+	case r.isEndIntended() && r.Live():
 		return View{State: Stopping, Since: r.IntentAt}
-	case r.intended() && r.Intent == Suspend:
+	case r.isEndIntended() && r.Intent == Suspend:
 		return View{Suspended, Success, r.Why, r.ScopeGone}
-	case r.intended():
+	case r.isEndIntended():
 		return View{Stopped, Success, r.Why, r.ScopeGone}
-	case r.outOfTime() && !r.Ended():
+	case r.isEndedByTimeout() && !r.Ended():
 		return View{State: Stopping, Since: r.TimedOut}
-	case r.outOfTime():
+	case r.isEndedByTimeout():
 		return View{Failed, Timeout, outcome.ReasonRuntimeMax, r.end()}
-	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())): // what came too late is ended, by us
+	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())):
+		// An agent that appeared after the start had failed was ended by corrald.
 		return unstartedView(r)
 	case r.Exit != nil:
 		return exitView(r)
-	case !r.Left.IsZero() && !r.Outlived:
-		return leftView(r)
-	case r.Outlived:
+	case !r.LeftRunning.IsZero() && !r.TmuxSurvived:
+		return leftRunningView(r)
+	case r.TmuxSurvived:
 		return View{Failed, AgentLost, outcome.ReasonShimDied, r.ShimDied}
 	case r.Scope == ScopeGone:
 		return s.lostView()
 	case r.Tmux == Dead:
 		return View{State: Stale, Result: SessionLost, Reason: outcome.ReasonStale}
-	case !r.Begun():
-		return View{State: Starting, Since: r.Asked}
+	case !r.AgentAppeared():
+		return View{State: Starting, Since: r.Requested}
 	}
 	return runningView(r)
 }
 
-// runningView tells since when an agent is there.
+// runningView returns the view of a run whose agent has appeared.
 func runningView(r *Run) View {
 	if r.Notify {
 		return View{State: Running, Since: r.Ready}
@@ -128,15 +133,15 @@ func runningView(r *Run) View {
 	return View{State: Running, Since: r.Started}
 }
 
-// unstartedView tells what it means that a run did not get as far as its agent.
+// unstartedView returns the view of a run whose start has failed.
 func unstartedView(r *Run) View {
-	if r.StartInterrupted && r.WasSuspended { // it still is
+	if r.StartInterrupted && r.WasSuspended { // it is suspended as before
 		return View{Suspended, Success, r.StartError, r.StartEnded}
 	}
 	return View{Failed, CannotStart, r.StartError, r.StartEnded}
 }
 
-// exitView tells what a recorded exit means.
+// exitView returns the view of a run whose exit was recorded.
 func exitView(r *Run) View {
 	e := r.Exit
 	switch {
@@ -154,24 +159,27 @@ func exitView(r *Run) View {
 	return View{Failed, ExitCode, fmt.Sprintf("command exited with code %d", e.Value), e.Exited}
 }
 
-// OutOfMemory tells whether it was an OOM killer that ended the agent: the kernel's, which the control group counts, or systemd, which ends a
-// whole scope for one process (OOMPolicy=stop), or systemd-oomd. What befalls the leftovers of an agent that has ended says nothing of it.
+// OutOfMemory reports whether an OOM killer ended the agent: the kernel's, whose kills the control
+// group counts; or systemd, which ends a whole scope because of one process (OOMPolicy=stop); or
+// systemd-oomd. It is false if only leftover processes of an agent that had exited were killed.
 func (r *Run) OutOfMemory() bool {
 	e := r.Exit
 	killed, failed := e.Code == exitstatus.Killed, e.Code != exitstatus.Exited || e.Value != 0
-	return killed && e.Value == int(unix.SIGKILL) && e.OOMKills > 0 || r.ScopeResult == OOMKill && (killed || failed && e.OOMKills > 0)
+	return killed && e.Value == int(unix.SIGKILL) && e.OOMKills > 0 ||
+		r.ScopeResult == OOMKill && (killed || failed && e.OOMKills > 0)
 }
 
-// leftView is for a run that a daemon left behind when it was told to end: suspended, until it is found alive or its exit is.
-func leftView(r *Run) View {
-	v := View{State: Suspended, Reason: "corrald was shut down", Since: r.Left}
+// leftRunningView returns the view of a run that a daemon left running when it exited on request.
+// It counts as suspended until the run is found alive, or the record of its exit is found.
+func leftRunningView(r *Run) View {
+	v := View{State: Suspended, Reason: "corrald was shut down", Since: r.LeftRunning}
 	if r.Scope == ScopeGone {
 		v.Result = SessionLost
 	}
 	return v
 }
 
-// lostView tells what it means that the scope is gone and no exit was recorded.
+// lostView returns the view of a run whose scope is gone without a recorded exit.
 func (s *Session) lostView() View {
 	r := s.Run
 	switch {
@@ -185,7 +193,7 @@ func (s *Session) lostView() View {
 	return View{Failed, SessionLost, outcome.ReasonKilled, r.ScopeGone}
 }
 
-// end returns when the run ended, as exactly as is known.
+// end returns when the run ended, as exactly as that is known.
 func (r *Run) end() time.Time {
 	if r.Exit != nil {
 		return r.Exit.Exited
@@ -200,7 +208,7 @@ func oomReason(limit uint64) string {
 	return "out of memory (limit " + FormatBytes(limit) + ")"
 }
 
-// FormatBytes returns a number of bytes as systemd writes limits: 512M, 1.5G.
+// FormatBytes formats a number of bytes as systemd formats limits: 512M, 1.5G.
 func FormatBytes(n uint64) string {
 	const units = "KMGTPE"
 	if n < 1024 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,25 +17,27 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// described is a session that says which one it is.
-func described(text string) *session.Session {
-	return &session.Session{ID: "shop", Agent: "claude", Command: []string{"claude"}, WorkingDirectory: "/shop", Created: t0, Description: text}
+// recordDescribed returns a session with this description, by which the test recognizes it.
+func recordDescribed(text string) *session.Session {
+	return &session.Session{
+		ID: "shop", Agent: "claude", Command: []string{"claude"}, WorkingDirectory: "/shop", Created: t0, Description: text,
+	}
 }
 
-// attempt is something that the store does and that a power cut may interrupt.
-type attempt struct {
-	name   string
-	before func(t *testing.T, s *Store, m *memory) // and all of that is on disk
-	do     func(t *testing.T, s *Store, m *memory)
-	old    string // the session's description before, "" if there is none
-	now    string // and once it is done
-	told   bool   // what was damaged before is told of
+// operation is something that the store does and that a power cut may interrupt.
+type operation struct {
+	name    string
+	before  func(t *testing.T, s *Store, m *memory) // its changes are flushed to disk
+	do      func(t *testing.T, s *Store, m *memory)
+	oldText string // the session's description before the operation, "" if there is no session
+	newText string // the same after it
+	damaged bool   // before damages the record, and loading reports this
 }
 
 func save(texts ...string) func(*testing.T, *Store, *memory) {
 	return func(t *testing.T, s *Store, _ *memory) {
 		for _, text := range texts {
-			require.NoError(t, s.Save(described(text), "test"))
+			require.NoError(t, s.Save(recordDescribed(text), "test"))
 		}
 	}
 }
@@ -46,7 +49,7 @@ func create(texts ...string) func(*testing.T, *Store, *memory) {
 	}
 }
 
-// damaged is a session whose last record was damaged.
+// damaged creates a session whose current record is damaged.
 func damaged(texts ...string) func(*testing.T, *Store, *memory) {
 	return func(t *testing.T, s *Store, m *memory) {
 		create(texts...)(t, s, m)
@@ -58,99 +61,124 @@ func damaged(texts ...string) func(*testing.T, *Store, *memory) {
 
 func load(t *testing.T, s *Store, _ *memory) { _, _ = loadOne(t, s) }
 
-var attempts = []attempt{
-	{name: "a creation", before: nil, do: create(), old: "", now: ""},
-	{name: "a creation and the first save", before: nil, do: create("new"), old: "", now: "new"},
-	{name: "the first save", before: create(), do: save("new"), old: "", now: "new"},
-	{name: "the second save", before: create("old"), do: save("new"), old: "old", now: "new"},
-	{name: "the third save", before: create("older", "old"), do: save("new"), old: "old", now: "new"},
-	{name: "a removal", before: create("older", "old"), do: func(t *testing.T, s *Store, _ *memory) { require.NoError(t, s.Remove("shop")) }, old: "old", now: ""},
-	{name: "a removal of one that was saved once", before: create("old"), do: func(t *testing.T, s *Store, _ *memory) { require.NoError(t, s.Remove("shop")) }, old: "old", now: ""},
-	{name: "a removal and a new session of that name", before: create("older", "old"), do: func(t *testing.T, s *Store, m *memory) {
-		require.NoError(t, s.Remove("shop"))
-		create("new")(t, s, m)
-	}, old: "old", now: "new"},
-	{name: "a damaged record is set aside", before: damaged("older", "old"), do: load, old: "older", now: "older", told: true},
-	{name: "a damaged record is set aside, then a save", before: damaged("older", "old"), do: func(t *testing.T, s *Store, m *memory) {
-		load(t, s, m)
-		save("new")(t, s, m)
-	}, old: "older", now: "new", told: true},
-	{name: "a damaged record with none before it is set aside", before: damaged("old"), do: load, old: "", now: "", told: true},
+func remove(t *testing.T, s *Store, _ *memory) { require.NoError(t, s.Remove("shop")) }
+
+var operations = []operation{
+	{name: "a creation", before: nil, do: create(), oldText: "", newText: ""},
+	{name: "a creation and the first save", before: nil, do: create("new"), oldText: "", newText: "new"},
+	{name: "the first save", before: create(), do: save("new"), oldText: "", newText: "new"},
+	{name: "the second save", before: create("old"), do: save("new"), oldText: "old", newText: "new"},
+	{name: "the third save", before: create("older", "old"), do: save("new"), oldText: "old", newText: "new"},
+	{name: "a removal", before: create("older", "old"), do: remove, oldText: "old", newText: ""},
+	{name: "a removal of one that was saved once", before: create("old"), do: remove, oldText: "old", newText: ""},
+	{
+		name:   "a removal and a new session of that name",
+		before: create("older", "old"),
+		do: func(t *testing.T, s *Store, m *memory) {
+			remove(t, s, m)
+			create("new")(t, s, m)
+		},
+		oldText: "old", newText: "new",
+	},
+	{
+		name:   "a damaged record is set aside",
+		before: damaged("older", "old"), do: load,
+		oldText: "older", newText: "older", damaged: true,
+	},
+	{
+		name:   "a damaged record is set aside, then a save",
+		before: damaged("older", "old"),
+		do: func(t *testing.T, s *Store, m *memory) {
+			load(t, s, m)
+			save("new")(t, s, m)
+		},
+		oldText: "older", newText: "new", damaged: true,
+	},
+	{
+		name:   "a damaged record without a previous one is set aside",
+		before: damaged("old"), do: load,
+		oldText: "", newText: "", damaged: true,
+	},
 }
 
-// TestPowerCuts cuts the power before each system call of each attempt, and again before each one of the loading that follows; and tries every file
-// system that either may leave. What is loaded is the session as it was or as it is to be, never another thing, and nothing untrue is told of it; what was
-// done is done for good; and it can be saved again.
-func TestPowerCuts(t *testing.T) {
-	for _, a := range attempts {
-		t.Run(a.name, func(t *testing.T) {
-			left := 0
+// TestStore_SurvivesPowerCuts cuts the power before each system call of each operation, and again
+// before each system call of the Load that follows, and tests every state in which the file system
+// may be then. Load returns the old or the new session, nothing else, and reports no damage that
+// there is not; a completed operation is durable; and the session can be saved again.
+func TestStore_SurvivesPowerCuts(t *testing.T) {
+	for _, op := range operations {
+		t.Run(op.name, func(t *testing.T) {
+			fileSystems := 0
 			for n, done := 0, false; !done; n++ {
 				m := newMemory()
-				if a.before != nil {
-					a.before(t, on(m, "/state"), m)
-					m = m.settled()
+				if op.before != nil {
+					op.before(t, newStore(m, "/state"), m)
+					m = m.flushed()
 				}
-				done = !m.cutAt(n, func() { a.do(t, on(m, "/state"), m) })
-				allowed := []string{a.old, a.now}
-				between := a.old != "" && a.now != "" && a.name == "a removal and a new session of that name"
+				done = !m.runWithCut(n, func() { op.do(t, newStore(m, "/state"), m) })
+				allowed := []string{op.oldText, op.newText}
+				between := op.oldText != "" && op.newText != "" && op.name == "a removal and a new session of that name"
 				switch {
 				case done:
-					allowed = []string{a.now}
+					allowed = []string{op.newText}
 				case between:
 					allowed = append(allowed, "")
 				}
 				m.afterPowerCut(func(m *memory) {
-					left++
-					a.check(t, m, allowed, fmt.Sprintf("after %d calls", n))
+					fileSystems++
+					op.check(t, m, allowed, fmt.Sprintf("after %d calls", n))
 				})
 			}
-			t.Logf("%d file systems", left)
+			t.Logf("%d file systems", fileSystems)
 		})
 	}
 }
 
-// check loads what a power cut has left, with another power cut in each place and without.
-func (a attempt) check(t *testing.T, m *memory, allowed []string, when string) {
+// check loads the session after a power cut: with another power cut before each system call, and
+// without.
+func (op operation) check(t *testing.T, m *memory, allowed []string, when string) {
 	for n, done := 0, false; !done; n++ {
-		once := m.settled()
-		done = !once.cutAt(n, func() { a.checkLoad(t, once, allowed, when) })
+		once := m.flushed()
+		done = !once.runWithCut(n, func() { op.checkLoad(t, once, allowed, when) })
 		if !done {
-			once.afterPowerCut(func(twice *memory) { a.checkLoad(t, twice, allowed, when+fmt.Sprintf(" and %d of loading", n)) })
+			once.afterPowerCut(func(twice *memory) {
+				op.checkLoad(t, twice, allowed, when+fmt.Sprintf(" and %d of loading", n))
+			})
 		}
 	}
-	s := on(m, "/state")
+	s := newStore(m, "/state")
 	rec, _ := loadOne(t, s)
 	if rec == nil {
-		if a.told && a.now == "" { // it is for a person to mend
+		if op.damaged && op.newText == "" { // a person has to repair it
 			return
 		}
 		require.NoError(t, s.Create("shop"), "%s: the name is free", when)
 	}
 	for _, text := range []string{"later", "latest"} {
-		require.NoError(t, s.Save(described(text), "test"), when)
+		require.NoError(t, s.Save(recordDescribed(text), "test"), when)
 		m.afterPowerCut(func(m *memory) {
-			got, _ := loadOne(t, on(m, "/state"))
-			require.Equal(t, described(text), got, when)
+			got, _ := loadOne(t, newStore(m, "/state"))
+			require.Equal(t, recordDescribed(text), got, when)
 		})
 	}
 }
 
-func (a attempt) checkLoad(t *testing.T, m *memory, allowed []string, when string) {
-	rec, found := loadOne(t, on(m, "/state"))
+func (op operation) checkLoad(t *testing.T, m *memory, allowed []string, when string) {
+	rec, found := loadOne(t, newStore(m, "/state"))
 	got := ""
 	if rec != nil {
 		got = rec.Description
-		require.Equal(t, described(got), rec, when)
+		require.Equal(t, recordDescribed(got), rec, when)
 	}
 	require.Contains(t, allowed, got, when)
-	if !a.told {
+	if !op.damaged {
 		require.Nil(t, found, "%s: %v", when, found)
 	}
 }
 
-// TestPowerCutsWhileAnExitIsRecorded: what the shim writes is read whole or not at all, and is there for good once it was synced.
-func TestPowerCutsWhileAnExitIsRecorded(t *testing.T) {
+// The exit_status that a shim writes is read completely or not at all, and is durable after
+// SyncExit.
+func TestSyncExit_SurvivesPowerCuts(t *testing.T) {
 	const dir, path = "/state/sessions/shop", "/state/sessions/shop/" + exitstatus.FileName
 	of := func(run string, value int) exitstatus.Status {
 		return exitstatus.Status{RunID: run, Code: exitstatus.Exited, Value: value, Started: at(1), Exited: at(2)}
@@ -164,89 +192,91 @@ func TestPowerCutsWhileAnExitIsRecorded(t *testing.T) {
 	for _, earlier := range []bool{false, true} {
 		for synced, done := 0, false; !done; synced++ {
 			m := newMemory()
-			s := on(m, "/state")
+			s := newStore(m, "/state")
 			create("old")(t, s, m)
 			if earlier {
 				write(t, m, of("r1", 1))
 			}
-			m = m.settled()
-			s = on(m, "/state")
-			told := false
-			done = !m.cutAt(synced, func() {
+			m = m.flushed()
+			s = newStore(m, "/state")
+			isSynced := false
+			done = !m.runWithCut(synced, func() {
 				write(t, m, of("r2", 7))
 				require.NoError(t, s.SyncExit("shop"))
-				told = true
+				isSynced = true
 			})
 			m.afterPowerCut(func(m *memory) {
 				data, err := m.Read(path, 4096)
 				if err != nil {
-					require.False(t, told || earlier)
+					require.False(t, isSynced || earlier)
 					return
 				}
 				status, err := exitstatus.Parse(data)
 				if err != nil {
-					require.False(t, told, "what was told is there")
+					require.False(t, isSynced, "after SyncExit, the record is complete")
 					return
 				}
 				if status.RunID == "r1" {
-					require.False(t, told)
+					require.False(t, isSynced)
 					require.Equal(t, 1, status.Value)
 				} else {
 					require.Equal(t, 7, status.Value)
 					require.Equal(t, "r2", status.RunID)
 				}
-				rec, found := loadOne(t, on(m, "/state"))
+				rec, found := loadOne(t, newStore(m, "/state"))
 				require.Nil(t, found)
-				require.Equal(t, described("old"), rec)
+				require.Equal(t, recordDescribed("old"), rec)
 			})
 		}
 	}
 }
 
-// TestEachCallFails: whichever system call of a save or a removal fails, for lack of room or because the disk does, the session is what it was or what it is
-// to be, also after a power cut, and the next attempt succeeds.
-func TestEachCallFails(t *testing.T) {
-	for _, a := range attempts {
-		if a.before == nil || a.told {
+// Whichever system call of a save or a removal fails, because the disk is full or defective, the
+// session is in its old or its new state, also after a power cut, and the next save or removal
+// succeeds.
+func TestStore_SurvivesFailedSystemCalls(t *testing.T) {
+	for _, op := range operations {
+		if op.before == nil || op.damaged {
 			continue
 		}
+		isRemoval := strings.HasPrefix(op.name, "a removal")
 		for _, fault := range []error{unix.ENOSPC, unix.EIO, unix.EROFS} {
-			t.Run(a.name+", "+fault.Error(), func(t *testing.T) {
+			t.Run(op.name+", "+fault.Error(), func(t *testing.T) {
 				probe := newMemory()
-				a.before(t, on(probe, "/state"), probe)
+				op.before(t, newStore(probe, "/state"), probe)
 				calls := probe.calls
-				a.do(t, on(probe, "/state"), probe)
+				op.do(t, newStore(probe, "/state"), probe)
 				for n := range probe.calls - calls {
 					m := newMemory()
-					a.before(t, on(m, "/state"), m)
-					m = m.settled()
-					m.fails, m.left = fault, n
-					s := on(m, "/state")
+					op.before(t, newStore(m, "/state"), m)
+					m = m.flushed()
+					m.fault, m.callsLeft = fault, n
+					s := newStore(m, "/state")
 					var err error
-					if a.now == "" {
+					if op.newText == "" {
 						err = s.Remove("shop")
-					} else if a.old == "" || a.name[:5] != "a rem" {
-						err = s.Save(described(a.now), "test")
+					} else if op.oldText == "" || !isRemoval {
+						err = s.Save(recordDescribed(op.newText), "test")
 					}
-					m.left, m.fails = never, nil
-					allowed := []string{a.old, a.now}
-					if err == nil && errors.Is(fault, unix.ENOSPC) && a.now != "" && a.name[:5] != "a rem" {
-						allowed = []string{a.now}
+					m.callsLeft, m.fault = never, nil
+					allowed := []string{op.oldText, op.newText}
+					if err == nil && errors.Is(fault, unix.ENOSPC) && op.newText != "" && !isRemoval {
+						allowed = []string{op.newText}
 					}
 					if err != nil {
 						require.ErrorIs(t, err, fault)
 						require.ErrorContains(t, err, `"shop"`)
 					}
-					m.afterPowerCut(func(m *memory) { a.checkLoad(t, m, allowed, fmt.Sprintf("call %d fails", n)) })
-					if a.now == "" {
+					m.afterPowerCut(func(m *memory) { op.checkLoad(t, m, allowed, fmt.Sprintf("call %d fails", n)) })
+					if op.newText == "" {
 						require.NoError(t, s.Remove("shop"))
 						continue
 					}
-					require.NoError(t, s.Save(described("later"), "test"))
+					require.NoError(t, s.Save(recordDescribed("later"), "test"))
 					m.afterPowerCut(func(m *memory) {
-						got, found := loadOne(t, on(m, "/state"))
+						got, found := loadOne(t, newStore(m, "/state"))
 						require.Nil(t, found)
-						require.Equal(t, described("later"), got)
+						require.Equal(t, recordDescribed("later"), got)
 					})
 				}
 			})
@@ -254,8 +284,7 @@ func TestEachCallFails(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOver of what a save needs.
-func TestNothingIsLeftOver(t *testing.T) {
+func TestSave_LeavesNoTemporaryFiles(t *testing.T) {
 	s := open(t, t.TempDir())
 	dir := saved(t, s, record("shop"), record("shop"), record("shop"))
 	assert.Equal(t, []string{RecordName, previousName}, namesIn(t, dir))

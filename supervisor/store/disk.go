@@ -7,7 +7,8 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// disk is what the store asks of a file system: the real one, or, in a test of what a power cut leaves, one that forgets what was not synced.
+// disk is the file system as the store uses it. Tests of power cuts replace the real one by one
+// that loses what was not synced.
 type disk interface {
 	atomicfile.Calls
 	Mkdir(path string, perm uint32) error
@@ -16,35 +17,38 @@ type disk interface {
 	Unlink(path string) error
 	RemoveAll(path string) error
 	Exists(path string) bool
-	Directories(path string) ([]string, error)             // the names of the directories in a directory, sorted
-	Read(path string, most int64) (data []byte, err error) // a regular file of at most so many bytes; it follows no link and waits for nobody
+	// Directories returns the names of the directories in a directory, sorted.
+	Directories(path string) ([]string, error)
+	// Read returns the content of a regular file of at most so many bytes. It follows no symbolic
+	// links and never blocks, not even on a FIFO.
+	Read(path string, most int64) (data []byte, err error)
 }
 
-// realDisk is the kernel's.
+// realDisk is the file system of the kernel.
 type realDisk struct{ atomicfile.Kernel }
 
-// Mkdir makes a directory.
+// Mkdir creates a directory.
 func (realDisk) Mkdir(path string, perm uint32) error { return os.Mkdir(path, os.FileMode(perm)) }
 
-// Link gives a file one more name.
+// Link creates a hard link.
 func (realDisk) Link(oldpath, newpath string) error { return os.Link(oldpath, newpath) }
 
-// Rename moves a file or directory, over the one that is there.
+// Rename renames a file or directory, and replaces what has the new name.
 func (realDisk) Rename(oldpath, newpath string) error { return os.Rename(oldpath, newpath) }
 
 // Unlink removes a file, or an empty directory.
 func (realDisk) Unlink(path string) error { return os.Remove(path) }
 
-// RemoveAll removes a file or directory with all that is in it. That there is none is no error.
+// RemoveAll removes a file, or a directory with its content. It succeeds if there is none.
 func (realDisk) RemoveAll(path string) error { return os.RemoveAll(path) }
 
-// Exists tells whether there is a file of any kind. It follows no link.
+// Exists reports whether there is a file of any kind. It follows no symbolic links.
 func (realDisk) Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// Directories lists them.
+// Directories lists the directories in a directory.
 func (realDisk) Directories(path string) ([]string, error) {
 	entries, err := os.ReadDir(path)
 	var names []string

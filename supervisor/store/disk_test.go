@@ -10,84 +10,90 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a file system in memory, with the kernel's rules for what a power cut leaves: the data of a file, and the names in a directory, are there for
-// certain only once that very file or directory was synced. What was not may have come to the disk or not, each by itself and in any order: the two halves
-// of a rename, too, as on file systems without a journal; of data, any part, or NUL bytes in its place. Whatever a journal promises more is among it.
+// memory is a file system in memory that simulates power cuts by the rules of the kernel: the data
+// of a file and the names in a directory are certain to survive only if that very file or directory
+// was synced. Every other change has reached the disk or not, independently of the others and in
+// any order: also each half of a rename, as on file systems without a journal. Of data, any part
+// may have reached the disk, or NUL bytes in its place. The states that a journal permits are among
+// these.
 type memory struct {
-	inodes []*inode // the first is the root
-	open   map[int]*inode
-	left   int   // system calls until the power is cut, or until one fails
-	fails  error // instead of a power cut
-	calls  int   // those that were made and could change something
+	inodes    []*inode // the first is the root
+	open      map[int]*inode
+	callsLeft int   // system calls until the power is cut, or until one fails
+	fault     error // the error of that system call; nil for a power cut
+	calls     int   // number of system calls so far that could change something
 }
 
 type inode struct {
-	names  map[string]int   // of a directory: numbers of inodes; nil if it is a file
-	synced map[string]int   // what of it is on disk
-	since  map[string][]int // what each name has been since then, 0 if it was none
-	data   string           // of a file
-	disk   string           // what of it is on disk
+	names   map[string]int   // of a directory: numbers of inodes; nil for a file
+	synced  map[string]int   // names that are on disk
+	changes map[string][]int // the inodes that each name has had since the last sync, 0 if the name was removed
+	data    string           // of a file
+	disk    string           // the data that is on disk
 }
 
-// cut is what a power cut panics with.
+// cut is the value of the panic that simulates a power cut.
 type cut struct{}
 
 const never = 1 << 30
 
 func newMemory() *memory {
-	m := &memory{inodes: []*inode{directory()}, open: map[int]*inode{}, left: never}
+	m := &memory{inodes: []*inode{directory()}, open: map[int]*inode{}, callsLeft: never}
 	for _, path := range []string{"/state", "/state/sessions"} {
 		if err := m.Mkdir(path, 0o700); err != nil {
 			panic(err)
 		}
 	}
-	return m.settled()
+	return m.flushed()
 }
 
 func directory() *inode {
-	return &inode{names: map[string]int{}, synced: map[string]int{}, since: map[string][]int{}}
+	return &inode{names: map[string]int{}, synced: map[string]int{}, changes: map[string][]int{}}
 }
 
-// settled returns a copy in which everything is on disk.
-func (m *memory) settled() *memory {
-	c := &memory{open: map[int]*inode{}, left: never}
+// flushed returns a copy in which everything is on disk.
+func (m *memory) flushed() *memory {
+	c := &memory{open: map[int]*inode{}, callsLeft: never}
 	for _, n := range m.inodes {
 		d := &inode{data: n.data, disk: n.data}
 		if n.names != nil {
-			d = &inode{names: maps.Clone(n.names), synced: maps.Clone(n.names), since: map[string][]int{}}
+			d = &inode{names: maps.Clone(n.names), synced: maps.Clone(n.names), changes: map[string][]int{}}
 		}
 		c.inodes = append(c.inodes, d)
 	}
 	return c
 }
 
-// outcome is one thing that a power cut may leave to be one way or another.
+// outcome is a change that was not synced, with the states in which a power cut may leave it.
 type outcome struct {
-	ways int
-	make func(m *memory, way int)
+	count int
+	apply func(m *memory, state int)
 }
 
-// afterPowerCut calls f with every file system that a power cut at this moment may leave.
+// afterPowerCut calls f with each state in which the file system may be after a power cut now.
 func (m *memory) afterPowerCut(f func(*memory)) {
-	base := m.settled()
-	var open []outcome
+	base := m.flushed()
+	var outcomes []outcome
 	for i, n := range m.inodes {
 		if n.names == nil {
 			if n.data != n.disk {
-				ways := slices.Compact([]string{n.disk, n.data[:len(n.data)/2], strings.Repeat("\x00", len(n.data)), n.data})
-				open = append(open, outcome{len(ways), func(m *memory, way int) { m.inodes[i].data = ways[way]; m.inodes[i].disk = ways[way] }})
+				states := slices.Compact([]string{n.disk, n.data[:len(n.data)/2], strings.Repeat("\x00", len(n.data)), n.data})
+				outcomes = append(outcomes, outcome{len(states), func(m *memory, state int) {
+					m.inodes[i].data = states[state]
+					m.inodes[i].disk = states[state]
+				}})
 			}
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(n.since)) {
-			ways := append([]int{n.synced[name]}, n.since[name]...)
-			slices.Sort(ways)
-			ways = slices.Compact(ways)
-			open = append(open, outcome{len(ways), func(m *memory, way int) {
+		for _, name := range slices.Sorted(maps.Keys(n.changes)) {
+			states := append([]int{n.synced[name]}, n.changes[name]...)
+			slices.Sort(states)
+			states = slices.Compact(states)
+			outcomes = append(outcomes, outcome{len(states), func(m *memory, state int) {
 				d := m.inodes[i]
 				delete(d.names, name)
-				if ways[way] != 0 {
-					d.names[name] = ways[way]
+				if states[state] != 0 {
+					d.names[name] = states[state]
 				}
 				d.synced = maps.Clone(d.names)
 			}})
@@ -99,18 +105,19 @@ func (m *memory) afterPowerCut(f func(*memory)) {
 			f(m)
 			return
 		}
-		for way := range rest[0].ways {
-			c := m.settled()
-			rest[0].make(c, way)
+		for state := range rest[0].count {
+			c := m.flushed()
+			rest[0].apply(c, state)
 			each(c, rest[1:])
 		}
 	}
-	each(base, open)
+	each(base, outcomes)
 }
 
-// cutAt does something and cuts the power before its nth system call that changes anything. It returns false if it came to its end before that.
-func (m *memory) cutAt(n int, do func()) (cutShort bool) {
-	m.left = n
+// runWithCut calls do and cuts the power before its nth system call (from 0) that changes
+// something. It returns false if do returns before that.
+func (m *memory) runWithCut(n int, do func()) (cutShort bool) {
+	m.callsLeft = n
 	defer func() {
 		if r := recover(); r != nil {
 			if _, ok := r.(cut); !ok {
@@ -118,21 +125,21 @@ func (m *memory) cutAt(n int, do func()) (cutShort bool) {
 			}
 			cutShort = true
 		}
-		m.left = never
+		m.callsLeft = never
 	}()
 	do()
 	return false
 }
 
 func (m *memory) step() error {
-	if m.left == 0 {
-		if m.fails == nil {
+	if m.callsLeft == 0 {
+		if m.fault == nil {
 			panic(cut{})
 		}
-		m.left = never
-		return m.fails
+		m.callsLeft = never
+		return m.fault
 	}
-	m.left--
+	m.callsLeft--
 	m.calls++
 	return nil
 }
@@ -148,7 +155,7 @@ func (m *memory) find(path string) (number int, err error) {
 	return number, nil
 }
 
-// parent returns the directory that a path is in, and its name there.
+// parent returns the directory that contains path, and the name of path there.
 func (m *memory) parent(path string) (*inode, string, error) {
 	number, err := m.find(filepath.Dir(path))
 	if filepath.Dir(path) == "/" {
@@ -158,7 +165,7 @@ func (m *memory) parent(path string) (*inode, string, error) {
 }
 
 func (d *inode) set(name string, number int) {
-	d.since[name] = append(d.since[name], number)
+	d.changes[name] = append(d.changes[name], number)
 	d.names[name] = number
 	if number == 0 {
 		delete(d.names, name)
@@ -219,7 +226,7 @@ func (m *memory) Fsync(fd int) error {
 	n := m.open[fd]
 	n.disk = n.data
 	if n.names != nil {
-		n.synced, n.since = maps.Clone(n.names), map[string][]int{}
+		n.synced, n.changes = maps.Clone(n.names), map[string][]int{}
 	}
 	return nil
 }
@@ -233,7 +240,7 @@ func (m *memory) rename(from *inode, oldname string, to *inode, newname string) 
 	if number == 0 {
 		return fs.ErrNotExist
 	}
-	if to.names[newname] == number { // rename(2): both are names of one inode, and it does nothing
+	if to.names[newname] == number { // rename(2) does nothing if both are names of the same inode
 		return nil
 	}
 	if err := m.step(); err != nil {
@@ -311,7 +318,7 @@ func (m *memory) Unlink(path string) error {
 func (m *memory) RemoveAll(path string) error {
 	number, err := m.find(path)
 	if err != nil {
-		return nil //nolint:nilerr // what is not there is removed, as os.RemoveAll has it
+		return nil //nolint:nilerr // as os.RemoveAll does if there is no such file
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.inodes[number].names)) {
 		if err := m.RemoveAll(path + "/" + name); err != nil {

@@ -9,12 +9,13 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// extras is what a record holds that this program has no names for, at every level: of the session itself, and of each run, which is known by its id
-// wherever in the record it stands. What stands in a list of unit properties is not kept: such a list is replaced as a whole, and nothing says which
-// entry is which.
+// extras holds the fields of a record that this version does not know, at every level: those of the
+// session, and those of each run by its id, because a run moves within the record. Unknown fields
+// of entries in a list of unit properties are not kept: such a list is replaced as a whole, and its
+// entries have no identity.
 type extras struct {
 	session object
-	runs    map[string]object
+	runs    map[string]object // by id
 }
 
 type object = map[string]any
@@ -24,6 +25,7 @@ var (
 	runType     = reflect.TypeFor[session.Run]()
 )
 
+// extrasOf returns the unknown fields of a session in JSON.
 func extrasOf(body []byte) (extras, error) {
 	all, err := parse(body)
 	if err != nil {
@@ -32,17 +34,17 @@ func extrasOf(body []byte) (extras, error) {
 	more := extras{runs: map[string]object{}}
 	for _, run := range runsOf(all) {
 		if id, ok := run["id"].(string); ok {
-			if o := unknown(runType, run); len(o) > 0 {
+			if o := unknownFields(runType, run); len(o) > 0 {
 				more.runs[id] = o
 			}
 		}
 	}
 	delete(all, "run")
-	more.session = unknown(sessionType, all)
+	more.session = unknownFields(sessionType, all)
 	return more, nil
 }
 
-// addTo puts back into a record what was in it.
+// addTo returns the session in JSON with the unknown fields added again.
 func (x extras) addTo(body []byte) ([]byte, error) {
 	if len(x.session) == 0 && len(x.runs) == 0 {
 		return body, nil
@@ -53,14 +55,14 @@ func (x extras) addTo(body []byte) ([]byte, error) {
 	}
 	for _, run := range runsOf(all) {
 		if id, ok := run["id"].(string); ok {
-			restore(run, x.runs[id], runType)
+			restoreFields(run, x.runs[id], runType)
 		}
 	}
-	restore(all, x.session, sessionType)
+	restoreFields(all, x.session, sessionType)
 	return json.Marshal(all)
 }
 
-// parse keeps numbers as they are written.
+// parse decodes an object. Numbers keep the form in which they are written.
 func parse(body []byte) (object, error) {
 	var all object
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -68,7 +70,7 @@ func parse(body []byte) (object, error) {
 	return all, d.Decode(&all)
 }
 
-// runsOf returns the objects of a record that are runs.
+// runsOf returns the runs of a session: the past ones and the last one.
 func runsOf(all object) []object {
 	var runs []object
 	past, _ := all["past"].([]any)
@@ -80,8 +82,8 @@ func runsOf(all object) []object {
 	return runs
 }
 
-// unknown returns what of an object is not a field of t, also in the structs in it.
-func unknown(t reflect.Type, o object) object {
+// unknownFields returns the members of an object that are not fields of t, also of nested structs.
+func unknownFields(t reflect.Type, o object) object {
 	more := object{}
 	for name, value := range o {
 		field, known := fieldOf(t, name)
@@ -90,7 +92,7 @@ func unknown(t reflect.Type, o object) object {
 		case !known:
 			more[name] = value
 		case isObject && field.Kind() == reflect.Struct:
-			if o := unknown(field, inner); len(o) > 0 {
+			if o := unknownFields(field, inner); len(o) > 0 {
 				more[name] = o
 			}
 		}
@@ -98,13 +100,14 @@ func unknown(t reflect.Type, o object) object {
 	return more
 }
 
-// restore puts back what unknown returned, where the object that it was in is still there.
-func restore(o, more object, t reflect.Type) {
+// restoreFields adds what unknownFields returned, except to nested objects that are no longer
+// there.
+func restoreFields(o, more object, t reflect.Type) {
 	for name, value := range more {
 		if field, known := fieldOf(t, name); known {
-			inner, there := o[name].(object)
-			if values, isObject := value.(object); there && isObject {
-				restore(inner, values, field)
+			inner, exists := o[name].(object)
+			if values, isObject := value.(object); exists && isObject {
+				restoreFields(inner, values, field)
 			}
 			continue
 		}
@@ -112,7 +115,7 @@ func restore(o, more object, t reflect.Type) {
 	}
 }
 
-// fieldOf finds a field by its name in JSON, as encoding/json does, and returns its type.
+// fieldOf finds a field of t by its name in JSON, as encoding/json does, and returns its type.
 func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)

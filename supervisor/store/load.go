@@ -11,38 +11,40 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Kind tells what was found about a session's record.
+// Kind is what Load found wrong or unusual about a session's record.
 type Kind int
 
 const (
-	SetAside Kind = iota // it was damaged and set aside; the one before it was taken
-	Lost                 // it was damaged and set aside, and there is none before it: the session is missing
-	Newer                // it was written by a newer version: it is shown, and not changed
-	Edited               // somebody has edited it, and it was taken as it is; the next save makes it like any other
+	SetAside Kind = iota // it was damaged and renamed, or is missing; the previous record is used
+	Lost                 // the same, but there is no usable previous record: the session is missing
+	Newer                // it was written by a newer version, and is read-only
+	Edited               // a person has edited it, and it is used; the next save adds a checksum
 )
 
-// Finding is what a person should know of a session's record.
+// Finding describes something about a session's record that a person should know.
 type Finding struct {
 	ID     string
 	Kind   Kind
-	Path   string // SetAside, Lost: of the record that was set aside; "" if it was missing
-	Writer string // Newer: the version of Corral
-	Err    error  // SetAside, Lost: what is wrong with the record; nil if it was set aside before
+	Path   string // SetAside, Lost: of the damaged record; "" if the record was missing
+	Writer string // Newer: the version of Corral that wrote the record
+	Err    error  // SetAside, Lost: what is wrong with the record; nil if an earlier Load set it aside
 }
 
-// String says it in one English sentence, with what to do.
+// String describes the finding, and what to do about it, in one English sentence.
 func (f Finding) String() string {
 	switch f.Kind {
 	case SetAside:
 		if f.Path == "" {
 			return "its record was missing; the previous one is used"
 		}
-		return "its record was damaged" + because(f.Err) + "; the previous one is used: look at " + f.Path + ", then remove that file"
+		return "its record was damaged" + because(f.Err) + "; the previous one is used: look at " + f.Path +
+			", then remove that file"
 	case Lost:
-		return "its record is damaged" + because(f.Err) + ", and there is no previous one: fix " + f.Path + " and rename it to " + RecordName +
-			" while corrald is stopped, or remove its directory"
+		return "its record is damaged" + because(f.Err) + ", and there is no previous one: fix " + f.Path +
+			" and rename it to " + RecordName + " while corrald is stopped, or remove its directory"
 	case Newer:
-		return "its record was written by a newer Corral (" + f.Writer + "): it is read-only; install that version, or remove the session"
+		return "its record was written by a newer Corral (" + f.Writer +
+			"): it is read-only; install that version, or remove the session"
 	}
 	return "its record was edited by hand and is used as it is"
 }
@@ -57,20 +59,23 @@ func because(err error) string {
 	return " (" + err.Error() + ")"
 }
 
-// damagedSuffix ends the name of a record that was set aside.
+// damagedSuffix is appended to the name of a file that is set aside because it is damaged.
 const damagedSuffix = ".damaged"
 
-// Load reads every session. A record that cannot be read is set aside under the name session.json.damaged, and the one before it is taken;
-// where there is none either, the session is missing from the result, and its directory stays.
+// Load reads all sessions. A record that cannot be read is renamed to session.json.damaged, and the
+// previous one is used. If there is no usable previous one either, the session is missing from the
+// result, and its directory is kept.
 func (s *Store) Load() ([]*session.Session, []Finding, error) {
 	dir := filepath.Join(s.dir, "sessions")
 	names, err := s.disk.Directories(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the sessions: %w", err)
 	}
-	for _, name := range names { // first: a power cut may have left a directory with both of its names
+	// Removals are completed first: after a power cut, a directory may have both its old and its new
+	// name.
+	for _, name := range names {
 		if strings.HasPrefix(name, ".") && strings.HasSuffix(name, removedSuffix) {
-			s.discard(filepath.Join(dir, name))
+			s.removeRest(filepath.Join(dir, name))
 		}
 	}
 	var all []*session.Session
@@ -101,7 +106,7 @@ func (s *Store) load(id string) (*session.Session, []Finding) {
 	missing := errors.Is(err, fs.ErrNotExist)
 	rec, found, prevErr := s.read(filepath.Join(s.SessionDir(id), previousName), id)
 	if missing && errors.Is(prevErr, fs.ErrNotExist) && !s.disk.Exists(aside) {
-		s.finish(id)
+		s.removeUnfinished(id)
 		return nil, nil
 	}
 	f := Finding{ID: id, Kind: SetAside, Path: aside, Err: err}
@@ -119,9 +124,10 @@ func (s *Store) load(id string) (*session.Session, []Finding) {
 	return rec, append(found, f)
 }
 
-// finish takes away what a creation that was cut short has left, so that the id can be used. Where a shim is about to record an exit, the record could
-// not be saved, and nothing is taken away.
-func (s *Store) finish(id string) {
+// removeUnfinished deletes the directory of a session whose creation was interrupted, so that the
+// id can be used again. The directory is kept if a shim has prepared an exit_status in it: then the
+// session runs, and only its record could not be saved.
+func (s *Store) removeUnfinished(id string) {
 	dir := s.SessionDir(id)
 	if !s.disk.Exists(filepath.Join(dir, "."+exitstatus.FileName+".new")) {
 		_ = s.disk.RemoveAll(dir)
@@ -147,15 +153,15 @@ func (s *Store) read(path, id string) (*session.Session, []Finding, error) {
 	if env.Checksum == "" {
 		found = append(found, Finding{ID: id, Kind: Edited})
 	}
-	s.frozen[id] = env.Schema > Schema
-	s.seen[id] = more
+	s.readOnly[id] = env.Schema > Schema
+	s.extras[id] = more
 	return rec, found, nil
 }
 
-// Read reads the sessions in the state directory dir without taking it over, for a client that finds no daemon. Records that cannot be read
-// are passed over.
+// Read reads the sessions in the state directory dir without a lock and without changing anything,
+// for a client that finds no daemon. Records that cannot be read are skipped.
 func Read(dir string) ([]*session.Session, error) {
-	s := on(realDisk{}, dir)
+	s := newStore(realDisk{}, dir)
 	names, err := s.disk.Directories(filepath.Join(dir, "sessions"))
 	if err != nil {
 		return nil, err

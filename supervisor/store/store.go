@@ -1,7 +1,9 @@
-// Package store keeps the sessions on disk: one directory and one small JSON record for each, so that damage stays with one.
+// Package store keeps the sessions on disk. Each session has a directory of its own with one small
+// JSON record, so that damage is confined to one session.
 //
-// A record is an envelope around the session: schema, writer, checksum. It is replaced atomically and durably, and the record before it stays
-// beside it. What this version does not know is kept as it was. A record of a newer schema is shown, never written.
+// A record is an envelope around the session: schema, writer, checksum. It is replaced atomically
+// and durably, and the previous record stays beside it. Fields that this version does not know are
+// kept unchanged. A record of a newer schema is read-only.
 package store
 
 import (
@@ -27,32 +29,36 @@ import (
 // Schema is the version of the record that this program writes.
 const Schema = 1
 
-// The files of a session's directory that the store knows, and the lock of the whole state directory.
+// The files that the store uses: two in the directory of each session, and the lock file of the
+// state directory.
 const (
 	RecordName   = "session.json"
 	previousName = "session.json.prev"
 	lockName     = "lock"
 )
 
-// maxRecord bounds a record, in bytes: a session has 4 MiB of commands, environment and prompt at the most, of which JSON may make six times as much.
+// maxRecord is the maximum size of a record, in bytes. The commands, the environment and the
+// prompt of a session have at most 4 MiB, which JSON encodes in at most six times as many bytes.
 const maxRecord = 32 << 20
 
-// Store is the state directory, held by this process alone.
+// Store is the state directory, which this process has locked.
 type Store struct {
-	dir    string // $XDG_STATE_HOME/corral
-	disk   disk
-	lock   *os.File
-	frozen map[string]bool // sessions whose record is newer than this program: read, never written
-	seen   map[string]extras
+	dir      string // $XDG_STATE_HOME/corral
+	disk     disk
+	lock     *os.File
+	readOnly map[string]bool   // by id: the record was written by a newer version, and must not be replaced
+	extras   map[string]extras // by id
 }
 
 // ErrLocked is returned by Open when another process holds the state directory.
 var ErrLocked = errors.New("another corrald is running")
 
-// Open makes the state directory dir if it is not there, private to the user, and locks it for the life of the process.
+// Open creates the state directory dir if it does not exist, makes it private to the user, and
+// locks it until Close is called or the process ends. It returns ErrLocked if another process has
+// locked it.
 func Open(dir string) (*Store, error) {
 	_, err := os.Lstat(filepath.Join(dir, "sessions"))
-	made := err != nil
+	missing := err != nil
 	if err := os.MkdirAll(filepath.Join(dir, "sessions"), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the state directory: %w", err)
 	}
@@ -64,7 +70,7 @@ func Open(dir string) (*Store, error) {
 			return nil, fmt.Errorf("cannot make the state directory private: %w", err)
 		}
 	}
-	if made { // as far as this user may open what is above
+	if missing { // errors are ignored: the user may not be able to open a parent directory
 		_, _ = atomicfile.Sync(filepath.Join(dir, "sessions")), atomicfile.Sync(dir)
 	}
 	lock, err := openLock(filepath.Join(dir, lockName))
@@ -78,34 +84,37 @@ func Open(dir string) (*Store, error) {
 		}
 		return nil, fmt.Errorf("cannot lock %q: %w", dir, err)
 	}
-	s := on(realDisk{}, dir)
+	s := newStore(realDisk{}, dir)
 	s.lock = lock
 	return s, nil
 }
 
-// openLock opens the file that is locked. What is no file is set aside, as a damaged record is: it must not keep all sessions from being supervised.
+// openLock opens the lock file. If something other than a regular file has its name, this is
+// renamed like a damaged record: it must not prevent the supervision of all sessions.
 func openLock(path string) (*os.File, error) {
 	lock, err := safefile.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, safefile.ErrNotRegular) && os.Rename(path, path+damagedSuffix) == nil {
 		lock, err = safefile.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	}
-	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) { // what cannot be written can be supervised all the same
+	// Sessions can be supervised even if the state directory is not writable.
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
 		return safefile.Open(path)
 	}
 	return lock, err
 }
 
-func on(d disk, dir string) *Store {
-	return &Store{dir: dir, disk: d, frozen: map[string]bool{}, seen: map[string]extras{}}
+func newStore(d disk, dir string) *Store {
+	return &Store{dir: dir, disk: d, readOnly: map[string]bool{}, extras: map[string]extras{}}
 }
 
-// Close gives the lock up.
+// Close releases the lock.
 func (s *Store) Close() error { return s.lock.Close() }
 
-// SessionDir returns the directory of a session, for its log and its exit_status.
+// SessionDir returns the path of a session's directory, which also contains its log and
+// exit_status.
 func (s *Store) SessionDir(id string) string { return filepath.Join(s.dir, "sessions", id) }
 
-// Create makes the directory of a new session. It fails if there is one.
+// Create creates the directory of a new session. It fails if the directory exists.
 func (s *Store) Create(id string) error {
 	if err := s.disk.Mkdir(s.SessionDir(id), 0o700); err != nil {
 		return fmt.Errorf("cannot create session %q: %w", id, err)
@@ -114,21 +123,23 @@ func (s *Store) Create(id string) error {
 	return nil
 }
 
-// ErrNewer is returned when a session's record was written by a newer version, which this one must not replace.
+// ErrNewer is returned by Save if the session's record was written by a newer version of Corral:
+// this version must not replace it.
 var ErrNewer = errors.New("the record was written by a newer version of Corral")
 
-// Save replaces the session's record, durably. The calls for different sessions may run at the same time; Load may not.
+// Save replaces the session's record, durably. Calls for different sessions may run concurrently,
+// but not while Load runs. Writer is the version of Corral, which the record names.
 func (s *Store) Save(rec *session.Session, writer string) error {
-	if s.frozen[rec.ID] {
+	if s.readOnly[rec.ID] {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, ErrNewer)
 	}
 	failpoint.Hit("save.before")
-	data, err := encode(rec, s.seen[rec.ID], writer)
+	data, err := encode(rec, s.extras[rec.ID], writer)
 	if err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
 	}
 	err = s.write(s.SessionDir(rec.ID), data)
-	if errors.Is(err, fs.ErrNotExist) && s.remake(rec.ID) == nil {
+	if errors.Is(err, fs.ErrNotExist) && s.recreateDirectory(rec.ID) == nil {
 		err = s.write(s.SessionDir(rec.ID), data)
 	}
 	if err != nil {
@@ -138,22 +149,24 @@ func (s *Store) Save(rec *session.Session, writer string) error {
 	return nil
 }
 
-// write replaces the record in the session's directory.
+// write replaces the record in the session's directory and keeps the old one as the previous
+// record.
 func (s *Store) write(dir string, data []byte) error {
 	record, previous := filepath.Join(dir, RecordName), filepath.Join(dir, previousName)
-	first, err := s.keep(record, previous)
+	first, err := s.linkPrevious(record, previous)
 	if err != nil {
 		return err
 	}
 	failpoint.Hit("save.kept")
 	if err = (atomicfile.Disk{Calls: s.disk}).Write(record, data, 0o600); err == nil && first {
-		err = s.syncNames() // the directory is there for as long as what is in it
+		err = s.syncSessionNames() // the session's directory has to be as durable as its record
 	}
 	return err
 }
 
-// remake makes the directory of a session again that somebody has removed, with those above it: what is supervised has to be on disk.
-func (s *Store) remake(id string) (err error) {
+// recreateDirectory creates the directory of a session, and its parent directories, after somebody
+// has removed them: each session that is supervised has to be on disk.
+func (s *Store) recreateDirectory(id string) (err error) {
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, "sessions"), s.SessionDir(id)} {
 		if err = s.disk.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -162,31 +175,34 @@ func (s *Store) remake(id string) (err error) {
 	return nil
 }
 
-// keep gives the record a second name, which it has until the next one is kept: at no moment is there neither the old nor the new. Where there is
-// no record, because it is the first or was damaged, the one before it stays what it is.
-func (s *Store) keep(record, previous string) (first bool, err error) {
+// linkPrevious makes the current record the previous one as well, by a hard link, before the
+// current one is replaced: at any moment at least one of them is complete. If there is no current
+// record, because there never was one or it was set aside as damaged, the previous record is kept;
+// first is true then.
+func (s *Store) linkPrevious(record, previous string) (first bool, err error) {
 	link := previous + ".new"
 	_ = s.disk.Unlink(link)
 	err = s.disk.Link(record, link)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
-	if errors.Is(err, fs.ErrPermission) { // it is a directory: the record that is written next sets it aside
+	if errors.Is(err, fs.ErrPermission) { // it is a directory, which is set aside when the new record is written
 		return false, nil
 	}
 	failpoint.Hit("save.linked")
 	if err == nil {
 		err = s.disk.Rename(link, previous)
 	}
-	if errors.Is(err, fs.ErrExist) && s.disk.Rename(previous, previous+damagedSuffix) == nil { // a directory is in its place
+	// Rename fails with EEXIST if a directory has the name of the previous record.
+	if errors.Is(err, fs.ErrExist) && s.disk.Rename(previous, previous+damagedSuffix) == nil {
 		err = s.disk.Rename(link, previous)
 	}
-	_ = s.disk.Unlink(link) // rename(2) leaves it where both are names of one inode already
+	_ = s.disk.Unlink(link) // rename(2) does nothing if both are names of the same inode
 	return false, err
 }
 
-// syncNames makes durable which sessions there are.
-func (s *Store) syncNames() error { return s.sync(filepath.Join(s.dir, "sessions")) }
+// syncSessionNames makes the list of sessions durable.
+func (s *Store) syncSessionNames() error { return s.sync(filepath.Join(s.dir, "sessions")) }
 
 func (s *Store) sync(dir string) error {
 	fd, err := s.disk.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -200,7 +216,8 @@ func (s *Store) sync(dir string) error {
 	return nil
 }
 
-// SyncExit makes the record of the session's last exit durable: what follows from that alone needs no other record.
+// SyncExit makes the session's exit_status durable. Changes that follow from it alone need not be
+// saved in the session's record.
 func (s *Store) SyncExit(id string) error {
 	if err := (atomicfile.Disk{Calls: s.disk}).Sync(filepath.Join(s.SessionDir(id), exitstatus.FileName)); err != nil {
 		return fmt.Errorf("cannot save the exit of session %q: %w", id, err)
@@ -208,7 +225,7 @@ func (s *Store) SyncExit(id string) error {
 	return nil
 }
 
-// KeepExit writes the record of the session's last exit, durably: its shim could not.
+// KeepExit writes the session's exit_status, durably, for a shim that could not.
 func (s *Store) KeepExit(id string, status exitstatus.Status) error {
 	pending, err := exitstatus.Prepare(s.SessionDir(id))
 	if err == nil {
@@ -220,44 +237,49 @@ func (s *Store) KeepExit(id string, status exitstatus.Status) error {
 	return nil
 }
 
-// Remove forgets a session with its log. Its directory loses its name at one stroke and for good, so that what a power cut leaves is the session as it
-// was, or none; then it is taken away.
+// Remove deletes a session with its log. It first renames the directory, atomically and durably, so
+// that after a power cut the session is either complete or gone. Then it deletes the directory.
 func (s *Store) Remove(id string) error {
-	gone := filepath.Join(s.dir, "sessions", "."+id+removedSuffix)
-	if s.disk.Exists(gone) {
-		s.discard(gone)
+	renamed := filepath.Join(s.dir, "sessions", "."+id+removedSuffix)
+	if s.disk.Exists(renamed) {
+		s.removeRest(renamed)
 	}
-	if err := s.disk.Rename(s.SessionDir(id), gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.disk.Rename(s.SessionDir(id), renamed); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove session %q: %w", id, err)
 	}
 	failpoint.Hit("remove.record-gone")
-	if s.syncNames() == nil { // else the next Load takes it away, if the disk has it that it was removed at all
-		_ = s.disk.RemoveAll(gone)
+	// If the rename cannot be made durable, the next Load deletes the directory, provided that the
+	// new name has reached the disk.
+	if s.syncSessionNames() == nil {
+		_ = s.disk.RemoveAll(renamed)
 	}
-	delete(s.frozen, id)
-	delete(s.seen, id)
+	delete(s.readOnly, id)
+	delete(s.extras, id)
 	return nil
 }
 
-// discard takes away a directory that had been removed when the power was cut. On a disk without a journal that may have left it both of its names: the
-// record before goes first, and for good, so that what another power cut leaves is still the session or none.
-func (s *Store) discard(gone string) {
+// removeRest deletes the renamed directory of a session whose removal was interrupted by a power
+// cut. On a file system without a journal, the directory may then have both its old and its new
+// name. Therefore the previous record is deleted first, durably, so that after another power cut
+// the session is still either complete or gone.
+func (s *Store) removeRest(renamed string) {
 	for _, name := range []string{previousName, RecordName} {
-		if s.disk.Unlink(filepath.Join(gone, name)) == nil && s.sync(gone) != nil {
+		if s.disk.Unlink(filepath.Join(renamed, name)) == nil && s.sync(renamed) != nil {
 			return
 		}
 	}
-	_ = s.disk.RemoveAll(gone)
+	_ = s.disk.RemoveAll(renamed)
 }
 
-// removedSuffix ends the name of a directory that is being removed. It begins with a dot, which no id does.
+// removedSuffix ends the name of a directory that is being removed. That name begins with a dot,
+// which no id does.
 const removedSuffix = ".removed"
 
-// envelope is what stands in the file around a session.
+// envelope is the content of a record file: the session and facts about the record itself.
 type envelope struct {
 	Schema   int             `json:"schema"`
-	Writer   string          `json:"writer"` // the version of Corral that wrote it
-	Checksum string          `json:"checksum"`
+	Writer   string          `json:"writer"`   // the version of Corral that wrote it
+	Checksum string          `json:"checksum"` // of Session in compact form; "" if a person deleted it
 	Session  json.RawMessage `json:"session"`
 }
 
@@ -288,7 +310,8 @@ func decode(data []byte) (*session.Session, envelope, extras, error) {
 	if err := json.Compact(&body, env.Session); err != nil {
 		return nil, env, extras{}, err
 	}
-	// Whoever edits a record takes its checksum out: what is left in and does not fit is damage, which nobody can tell from a slip of the hand.
+	// A person who edits a record deletes its checksum. One that does not match is treated as damage,
+	// because damage cannot be distinguished from an editing mistake.
 	if env.Checksum != "" && env.Checksum != checksum(body.Bytes()) {
 		return nil, env, extras{}, errChecksum
 	}
@@ -296,7 +319,7 @@ func decode(data []byte) (*session.Session, envelope, extras, error) {
 	if err := json.Unmarshal(body.Bytes(), rec); err != nil {
 		return nil, env, extras{}, err
 	}
-	if env.Checksum == "" && !sane(rec) {
+	if env.Checksum == "" && !isComplete(rec) {
 		return nil, env, extras{}, errors.New("it has no checksum and is not the record of a session")
 	}
 	more, err := extrasOf(body.Bytes())
@@ -305,8 +328,8 @@ func decode(data []byte) (*session.Session, envelope, extras, error) {
 
 var errChecksum = errors.New("the checksum does not match")
 
-// sane tells whether a record that somebody has edited has what every session has.
-func sane(rec *session.Session) bool {
+// isComplete reports whether a record that somebody has edited contains what every session has.
+func isComplete(rec *session.Session) bool {
 	return rec.Agent != "" && filepath.IsAbs(rec.WorkingDirectory) && !rec.Created.IsZero() &&
 		(len(rec.Command) > 0 && rec.Command[0] != "") && (rec.Run == nil || rec.Run.ID != "" && rec.Run.Unit != "")
 }

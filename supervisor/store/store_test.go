@@ -18,7 +18,7 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-var update = flag.Bool("update", false, "write those of the records in testdata/v1 that are not there yet")
+var update = flag.Bool("update", false, "write the records in testdata/v1 that do not exist yet")
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -32,27 +32,39 @@ func open(t *testing.T, dir string) *Store {
 	return s
 }
 
-// record is a session that has most of what a session can have.
+// record returns a session with a value in most of its fields.
 func record(id string) *session.Session {
 	return &session.Session{
-		ID: id, Agent: "claude", Description: `says "hello" <& 你好>`, Command: []string{"claude", "", "a b", "$HOME", "line\nline", "'\""},
-		ResumeCommand: []string{"claude", "--resume", "c1"}, WorkingDirectory: "/home/u/shop", Environment: []string{"A=b=c", "EMPTY="},
-		Prompt: "fix the tests", Labels: map[string]string{"team": "shop"}, OnLogin: "resume", Exclusive: true, ConversationID: "c1",
+		ID: id, Agent: "claude", Description: `says "hello" <& 你好>`,
+		Command:       []string{"claude", "", "a b", "$HOME", "line\nline", "'\""},
+		ResumeCommand: []string{"claude", "--resume", "c1"}, ConversationID: "c1",
+		WorkingDirectory: "/home/u/shop", Exclusive: true, Environment: []string{"A=b=c", "EMPTY="},
+		Prompt: "fix the tests", Labels: map[string]string{"team": "shop"}, OnLogin: "resume",
 		UnitProperties: []session.Property{{Name: "MemoryMax", Signature: "t", Value: "@t 536870912"}},
 		Created:        t0, Archived: at(900), NRuns: 2, StateChanged: at(800),
-		Past: []session.Run{{ID: "r1", BootID: "b", Unit: "app-corral-claude-shop.scope", Asked: at(1), Scope: session.ScopeGone, ScopeGone: at(5), StartError: "no such directory", StartEnded: at(4)}},
+		Past: []session.Run{{
+			ID: "r1", BootID: "b", Unit: "app-corral-claude-shop.scope", Requested: at(1),
+			Scope: session.ScopeGone, ScopeGone: at(5), StartError: "no such directory", StartEnded: at(4),
+		}},
 		Run: &session.Run{
-			ID: "r2", BootID: "b", Unit: "app-corral-claude-shop.scope", Resumed: true, Asked: at(10), Scope: session.ScopeGone, InvocationID: "inv",
-			ControlGroup: "/user.slice/x", ScopeResult: "timeout", ScopeGone: at(700), TimedOut: at(650), Tmux: session.Dead, TmuxProc: session.Process{PID: 10, Start: 100},
-			Shim: session.Dead, ShimProc: session.Process{PID: 11, Start: 110}, ShimDied: at(690), Outlived: true, Agent: session.Process{PID: 12, Start: 120}, Started: at(11),
-			Exit: &exitstatus.Status{RunID: "r2", BootID: "b", PID: 12, Code: exitstatus.Killed, Value: 15, Started: at(11), Exited: at(680),
-				UserTime: time.Second, SystemTime: time.Millisecond, MaxRSS: 1 << 20, OOMKills: 1, MemoryMax: 1 << 29, PaneClosed: true},
+			ID: "r2", BootID: "b", Unit: "app-corral-claude-shop.scope", Resumed: true, Requested: at(10),
+			Scope: session.ScopeGone, InvocationID: "inv", ControlGroup: "/user.slice/x",
+			ScopeResult: "timeout", ScopeGone: at(700), TimedOut: at(650),
+			Tmux: session.Dead, TmuxProc: session.Process{PID: 10, Start: 100},
+			Shim: session.Dead, ShimProc: session.Process{PID: 11, Start: 110}, ShimDied: at(690), TmuxSurvived: true,
+			Agent: session.Process{PID: 12, Start: 120}, Started: at(11),
+			Exit: &exitstatus.Status{
+				RunID: "r2", BootID: "b", PID: 12, Code: exitstatus.Killed, Value: 15, Started: at(11), Exited: at(680),
+				UserTime: time.Second, SystemTime: time.Millisecond, MaxRSS: 1 << 20, OOMKills: 1, MemoryMax: 1 << 29,
+				PaneClosed: true,
+			},
 			Intent: session.Suspend, IntentAt: at(600), Why: "idle", MachineDown: at(710),
 		},
 	}
 }
 
-// saved makes a state directory with one session in it and returns the session's directory.
+// saved creates a session, saves these records of it one after the other, and returns its
+// directory.
 func saved(t *testing.T, s *Store, recs ...*session.Session) string {
 	t.Helper()
 	require.NoError(t, s.Create(recs[0].ID))
@@ -79,11 +91,11 @@ func loadOne(t *testing.T, s *Store) (*session.Session, *Finding) {
 	return rec, finding
 }
 
-func TestWhatIsSavedIsLoaded(t *testing.T) {
+func TestLoad_ReturnsWhatWasSaved(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	want := record("shop")
-	want.Defined, want.Arguments, want.Earlier = true, []string{"--model", "x"}, []string{"c0"}
+	want.Defined, want.Arguments, want.EarlierConversations = true, []string{"--model", "x"}, []string{"c0"}
 	want.Run.Conversation, want.Run.ConversationFrom, want.Run.ConversationAt = "c1", session.Reported, at(20)
 	saved(t, s, want)
 	require.NoError(t, s.Close())
@@ -92,7 +104,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-func TestEverythingIsPrivate(t *testing.T) {
+func TestStore_IsPrivateToTheUser(t *testing.T) {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
 	dir := filepath.Join(t.TempDir(), "corral")
@@ -112,7 +124,7 @@ func TestEverythingIsPrivate(t *testing.T) {
 	}))
 }
 
-func TestOneProcessAtATime(t *testing.T) {
+func TestOpen_LocksOtherProcessesOut(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	_, err := Open(dir)
@@ -122,10 +134,8 @@ func TestOneProcessAtATime(t *testing.T) {
 	open(t, dir)
 }
 
-// TestWhatCannotBeWrittenIsOpened: a daemon that starts while its disk is read-only supervises what is there. Root is refused nothing by a mode: for it,
-// see TestDisk_FullThenReadOnly (e2e).
-// TestOpen_SetsALockThatIsNoFileAside: it must not keep all sessions from being supervised.
-func TestOpen_SetsALockThatIsNoFileAside(t *testing.T) {
+// A lock file that is not a regular file must not prevent the supervision of all sessions.
+func TestOpen_SetsALockThatIsNotAFileAside(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"a FIFO":          func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"a directory":     func(path string) error { return os.MkdirAll(path+"/full", 0o700) },
@@ -147,8 +157,8 @@ func TestOpen_SetsALockThatIsNoFileAside(t *testing.T) {
 	}
 }
 
-// TestSave_TakesThePlaceOfDirectories, which would keep the session from being saved from then on.
-func TestSave_TakesThePlaceOfDirectories(t *testing.T) {
+// A directory with the name of a record must not prevent all later saves.
+func TestSave_ReplacesDirectories(t *testing.T) {
 	for _, name := range []string{RecordName, previousName, previousName + ".new", "." + RecordName + ".new"} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, t.TempDir())
@@ -164,7 +174,9 @@ func TestSave_TakesThePlaceOfDirectories(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeWrittenIsOpened(t *testing.T) {
+// A daemon that starts while its disk is read-only supervises the sessions that exist. This test
+// sets a mode instead, which does not restrict root; TestDisk_FullThenReadOnly (e2e) covers root.
+func TestOpen_AcceptsAReadOnlyLock(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	saved(t, s, record("shop"))
@@ -178,7 +190,7 @@ func TestWhatCannotBeWrittenIsOpened(t *testing.T) {
 	require.ErrorIs(t, err, ErrLocked)
 }
 
-func TestADirectoryThatWasRemovedIsMadeAgain(t *testing.T) {
+func TestSave_RecreatesARemovedDirectory(t *testing.T) {
 	top := t.TempDir()
 	s := open(t, filepath.Join(top, "state"))
 	rec := record("shop")
@@ -191,7 +203,7 @@ func TestADirectoryThatWasRemovedIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestCreateRefusesWhatIsThere(t *testing.T) {
+func TestCreate_RefusesAnExistingDirectory(t *testing.T) {
 	s := open(t, t.TempDir())
 	require.NoError(t, s.Create("shop"))
 	assert.ErrorIs(t, s.Create("shop"), os.ErrExist)
@@ -215,7 +227,7 @@ func rewrite(t *testing.T, path string, schema int, change func(map[string]any))
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
-func TestWhatIsNotKnownIsKept(t *testing.T) {
+func TestSave_KeepsUnknownFields(t *testing.T) {
 	s := open(t, t.TempDir())
 	path := filepath.Join(saved(t, s, record("shop")), RecordName)
 	rewrite(t, path, Schema, func(body map[string]any) {
@@ -225,7 +237,7 @@ func TestWhatIsNotKnownIsKept(t *testing.T) {
 	rec, damage := loadOne(t, s)
 	require.Nil(t, damage)
 	rec.Description = "changed"
-	rec.Prompt = "" // left out of the record now, and not to be brought back from the one before
+	rec.Prompt = "" // is omitted from the record, and must not be restored from the previous one
 	require.NoError(t, s.Save(rec, "test"))
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -240,8 +252,8 @@ func TestWhatIsNotKnownIsKept(t *testing.T) {
 	assert.Equal(t, rec, again)
 }
 
-// TestWhatIsNotKnownIsKeptAtEveryLevel, also of a run that becomes one of the past.
-func TestWhatIsNotKnownIsKeptAtEveryLevel(t *testing.T) {
+// This includes the fields of a run that becomes a past one.
+func TestSave_KeepsUnknownFieldsAtEveryLevel(t *testing.T) {
 	s := open(t, t.TempDir())
 	path := filepath.Join(saved(t, s, record("shop")), RecordName)
 	rewrite(t, path, Schema, func(body map[string]any) {
@@ -254,7 +266,7 @@ func TestWhatIsNotKnownIsKeptAtEveryLevel(t *testing.T) {
 	rec, found := loadOne(t, s)
 	require.Nil(t, found)
 	rec.Past = append(rec.Past, *rec.Run)
-	rec.Past[1].Agent = session.Process{} // left out: what was in it does not bring it back
+	rec.Past[1].Agent = session.Process{} // is omitted, and its unknown field must not restore it
 	rec.Run = &session.Run{ID: "r3", BootID: "b", Unit: "u"}
 	require.NoError(t, s.Save(rec, "test"))
 	again, found := loadOne(t, s)
@@ -267,7 +279,7 @@ func TestWhatIsNotKnownIsKeptAtEveryLevel(t *testing.T) {
 	assert.Equal(t, "a", past[1].(map[string]any)["of_the_run"])
 	assert.Equal(t, "b", past[1].(map[string]any)["exit"].(map[string]any)["OfTheExit"])
 	assert.NotContains(t, past[1], "agent_process")
-	assert.NotContains(t, body["run"], "of_the_run", "it is of another run")
+	assert.NotContains(t, body["run"], "of_the_run", "the field is one of another run")
 }
 
 func sessionIn(t *testing.T, path string) []byte {
@@ -279,9 +291,9 @@ func sessionIn(t *testing.T, path string) []byte {
 	return env.Session
 }
 
-// TestEditedByHand: a record without its checksum was edited on purpose, and is taken if it is a session; one whose checksum does not fit is damaged, and
-// what is said of it tells how to have it taken.
-func TestEditedByHand(t *testing.T) {
+// A record without a checksum was edited on purpose, and is used if it is a valid session. One
+// whose checksum does not match is damaged, and the finding describes how to have it accepted.
+func TestLoad_AcceptsRecordsEditedByHand(t *testing.T) {
 	edit := func(t *testing.T, path string, changes ...string) {
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -291,35 +303,37 @@ func TestEditedByHand(t *testing.T) {
 		name    string
 		changes []string
 		want    Kind
-		taken   bool
+		used    bool
 	}{
 		{"with its checksum left in", []string{"fix the tests", "write more tests"}, SetAside, false},
 		{"without its checksum", []string{"fix the tests", "write more tests", `"checksum"`, `"was"`}, Edited, true},
-		{"into what is no session", []string{`"/home/u/shop"`, `"shop"`, `"checksum"`, `"was"`}, SetAside, false},
-		{"into another's", []string{`"id": "shop"`, `"id": "other"`, `"checksum"`, `"was"`}, SetAside, false},
+		{"into something that is not a session", []string{`"/home/u/shop"`, `"shop"`, `"checksum"`, `"was"`}, SetAside, false},
+		{"into the record of another session", []string{`"id": "shop"`, `"id": "other"`, `"checksum"`, `"was"`}, SetAside, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := open(t, t.TempDir())
 			before := record("shop")
 			before.Prompt = "before"
 			path := filepath.Join(saved(t, s, before, record("shop")), RecordName)
-			require.NoError(t, os.WriteFile(path+".copy", readRecord(t, path), 0o600)) // not the same inode as anything
+			// The edit must not change the previous record, of which the current one may be a hard link.
+			require.NoError(t, os.WriteFile(path+".copy", readRecord(t, path), 0o600))
 			require.NoError(t, os.Rename(path+".copy", path))
 			edit(t, path, row.changes...)
 			rec, found := loadOne(t, s)
 			require.NotNil(t, found)
 			assert.Equal(t, row.want, found.Kind)
-			if !row.taken {
+			if !row.used {
 				assert.Equal(t, "before", rec.Prompt)
 				return
 			}
 			assert.Equal(t, "write more tests", rec.Prompt)
 			require.NoError(t, s.Save(rec, "test"))
 			_, found = loadOne(t, s)
-			assert.Nil(t, found, "it is like any other")
+			assert.Nil(t, found, "it has a checksum again")
 		})
 	}
-	assert.Contains(t, Finding{Err: errChecksum, Path: "p"}.String(), "if you have edited it, delete the line of the checksum")
+	assert.Contains(t, Finding{Err: errChecksum, Path: "p"}.String(),
+		"if you have edited it, delete the line of the checksum")
 }
 
 func readRecord(t *testing.T, path string) []byte {
@@ -329,7 +343,7 @@ func readRecord(t *testing.T, path string) []byte {
 	return data
 }
 
-func TestARecordThatCouldNotBeReadIsNotWritten(t *testing.T) {
+func TestSave_RefusesARecordTooLargeToRead(t *testing.T) {
 	s := open(t, t.TempDir())
 	saved(t, s, record("shop"))
 	rec := record("shop")
@@ -340,7 +354,7 @@ func TestARecordThatCouldNotBeReadIsNotWritten(t *testing.T) {
 	assert.Equal(t, record("shop"), got)
 }
 
-func TestARecordOfANewerVersionIsShownAndNotWritten(t *testing.T) {
+func TestLoad_ReturnsANewerRecordReadOnly(t *testing.T) {
 	s := open(t, t.TempDir())
 	path := filepath.Join(saved(t, s, record("shop")), RecordName)
 	rewrite(t, path, Schema+1, func(map[string]any) {})
@@ -357,13 +371,20 @@ func TestARecordOfANewerVersionIsShownAndNotWritten(t *testing.T) {
 	saved(t, s, record("shop"))
 }
 
-// damages are what can become of a record that is not written by rename, or on a disk that lies.
+// damages are the ways in which a record can be damaged by a program that does not replace it
+// atomically, or by a disk that reports a write before it is durable.
 var damages = map[string]func(t *testing.T, path string){
-	"empty":       func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, nil, 0o600)) },
-	"not JSON":    func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte("{"), 0o600)) },
-	"another's":   func(t *testing.T, path string) { rewrite(t, path, 1, func(b map[string]any) { b["id"] = "other" }) },
-	"wrong types": func(t *testing.T, path string) { rewrite(t, path, 1, func(b map[string]any) { b["command"] = 3 }) },
-	"no session":  func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte(`{"schema":1}`), 0o600)) },
+	"empty":    func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, nil, 0o600)) },
+	"not JSON": func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte("{"), 0o600)) },
+	"of another session": func(t *testing.T, path string) {
+		rewrite(t, path, 1, func(b map[string]any) { b["id"] = "other" })
+	},
+	"wrong types": func(t *testing.T, path string) {
+		rewrite(t, path, 1, func(b map[string]any) { b["command"] = 3 })
+	},
+	"no session": func(t *testing.T, path string) {
+		require.NoError(t, os.WriteFile(path, []byte(`{"schema":1}`), 0o600))
+	},
 	"NUL bytes": func(t *testing.T, path string) {
 		require.NoError(t, os.WriteFile(path, make([]byte, 4096), 0o600))
 	},
@@ -375,7 +396,8 @@ var damages = map[string]func(t *testing.T, path string){
 	"a flipped bit": func(t *testing.T, path string) {
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(path, bytes.Replace(data, []byte("fix the tests"), []byte("fix the tesus"), 1), 0o600))
+		data = bytes.Replace(data, []byte("fix the tests"), []byte("fix the tesus"), 1)
+		require.NoError(t, os.WriteFile(path, data, 0o600))
 	},
 	"huge":     func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 100<<20)) },
 	"too long": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, maxRecord+1)) },
@@ -387,13 +409,13 @@ var damages = map[string]func(t *testing.T, path string){
 		require.NoError(t, os.Remove(path))
 		require.NoError(t, os.Mkdir(path, 0o700))
 	},
-	"a pipe that nobody writes to": func(t *testing.T, path string) {
+	"a FIFO without a writer": func(t *testing.T, path string) {
 		require.NoError(t, os.Remove(path))
 		require.NoError(t, unix.Mkfifo(path, 0o600))
 	},
 }
 
-func TestADamagedRecordIsSetAsideAndTheOneBeforeTaken(t *testing.T) {
+func TestLoad_ReplacesADamagedRecordByThePreviousOne(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, t.TempDir())
@@ -401,39 +423,40 @@ func TestADamagedRecordIsSetAsideAndTheOneBeforeTaken(t *testing.T) {
 			before.Description = "before"
 			dir := saved(t, s, before, now)
 			path := filepath.Join(dir, RecordName)
-			_ = os.Remove(filepath.Join(dir, previousName)) // not the same inode as what is damaged here
+			_ = os.Remove(filepath.Join(dir, previousName)) // it may be a hard link of the record that is damaged here
 			damage(t, path)
 			writeRecord(t, filepath.Join(dir, previousName), before)
 
-			rec, told := loadOne(t, s)
-			require.NotNil(t, told)
-			assert.Equal(t, Finding{ID: "shop", Kind: SetAside, Path: path + damagedSuffix, Err: told.Err}, *told)
-			require.Error(t, told.Err)
+			rec, found := loadOne(t, s)
+			require.NotNil(t, found)
+			assert.Equal(t, Finding{ID: "shop", Kind: SetAside, Path: path + damagedSuffix, Err: found.Err}, *found)
+			require.Error(t, found.Err)
 			assert.Equal(t, before, rec)
 			_, err := os.Lstat(path + ".damaged")
-			require.NoError(t, err, "it is set aside")
+			require.NoError(t, err, "it was set aside")
 
 			rec.Description = "after"
 			require.NoError(t, s.Save(rec, "test"))
-			again, told := loadOne(t, s)
-			assert.Equal(t, &Finding{ID: "shop", Kind: SetAside, Path: path + damagedSuffix}, told, "told until it is looked at")
+			again, found := loadOne(t, s)
+			assert.Equal(t, &Finding{ID: "shop", Kind: SetAside, Path: path + damagedSuffix}, found,
+				"reported until a person removes the file")
 			assert.Equal(t, rec, again)
 			require.NoError(t, os.RemoveAll(path+damagedSuffix))
-			_, told = loadOne(t, s)
-			assert.Nil(t, told)
+			_, found = loadOne(t, s)
+			assert.Nil(t, found)
 		})
-		t.Run(name+", and there is none before", func(t *testing.T) {
+		t.Run(name+", and there is no previous one", func(t *testing.T) {
 			s := open(t, t.TempDir())
 			dir := saved(t, s, record("shop"))
 			saved(t, s, record("other"))
 			damage(t, filepath.Join(dir, RecordName))
-			rec, told := loadOne(t, s)
-			for range 2 { // at the next start too
-				require.NotNil(t, told)
-				assert.Equal(t, Lost, told.Kind)
-				assert.Equal(t, "other", rec.ID, "damage stays with one")
+			rec, found := loadOne(t, s)
+			for range 2 { // again at the next start
+				require.NotNil(t, found)
+				assert.Equal(t, Lost, found.Kind)
+				assert.Equal(t, "other", rec.ID, "the other session is loaded")
 				assert.DirExists(t, dir)
-				rec, told = loadOne(t, s)
+				rec, found = loadOne(t, s)
 			}
 		})
 	}
@@ -446,7 +469,7 @@ func writeRecord(t *testing.T, path string, rec *session.Session) {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
-func TestReadNeedsNoLockAndPassesOverDamage(t *testing.T) {
+func TestRead_NeedsNoLockAndSkipsDamagedRecords(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	saved(t, s, record("shop"))
@@ -456,26 +479,37 @@ func TestReadNeedsNoLockAndPassesOverDamage(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	assert.Equal(t, record("shop"), all[0])
-	assert.FileExists(t, path, "it is not for a reader to set aside")
+	assert.FileExists(t, path, "a reader does not set it aside")
 	_, err = Read(filepath.Join(dir, "nowhere"))
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// fixtures are records as version 1 wrote them. Every later version has to read them: files are added here, none is ever changed.
+// fixtures are records as version 1 wrote them. All later versions must be able to read them: files
+// are added to testdata, but never changed.
 var fixtures = map[string]*session.Session{
-	"created": {ID: "created", Agent: "command", Command: []string{"make", "test"}, WorkingDirectory: "/home/u", OnLogin: "ignore", Created: t0, StateChanged: t0},
+	"created": {
+		ID: "created", Agent: "command", Command: []string{"make", "test"}, WorkingDirectory: "/home/u",
+		OnLogin: "ignore", Created: t0, StateChanged: t0,
+	},
 	"running": {
-		ID: "running", Agent: "claude", Command: []string{"claude"}, WorkingDirectory: "/home/u/shop", Created: t0, StateChanged: at(2), NRuns: 1,
-		Run: &session.Run{ID: "r1", BootID: "b", Unit: "app-corral-claude-running.scope", Asked: at(1), Scope: session.ScopeActive, InvocationID: "inv",
-			ControlGroup: "/user.slice/x", Tmux: session.Alive, TmuxProc: session.Process{PID: 10, Start: 100}, Shim: session.Alive,
-			ShimProc: session.Process{PID: 11}, Agent: session.Process{PID: 12, Start: 120}, Started: at(2)},
+		ID: "running", Agent: "claude", Command: []string{"claude"}, WorkingDirectory: "/home/u/shop",
+		Created: t0, StateChanged: at(2), NRuns: 1,
+		Run: &session.Run{
+			ID: "r1", BootID: "b", Unit: "app-corral-claude-running.scope", Requested: at(1),
+			Scope: session.ScopeActive, InvocationID: "inv", ControlGroup: "/user.slice/x",
+			Tmux: session.Alive, TmuxProc: session.Process{PID: 10, Start: 100},
+			Shim: session.Alive, ShimProc: session.Process{PID: 11},
+			Agent: session.Process{PID: 12, Start: 120}, Started: at(2),
+		},
 	},
 	"everything": record("everything"),
 }
 
-var fixtureStates = map[string]session.State{"created": session.Created, "running": session.Running, "everything": session.Archived}
+var fixtureStates = map[string]session.State{
+	"created": session.Created, "running": session.Running, "everything": session.Archived,
+}
 
-func TestRecordsOfEveryVersionAreRead(t *testing.T) {
+func TestLoad_ReadsRecordsOfEveryVersion(t *testing.T) {
 	for name, want := range fixtures {
 		path := filepath.Join("testdata", "v1", name+".json")
 		if _, err := os.Stat(path); *update && os.IsNotExist(err) {
@@ -493,7 +527,8 @@ func TestRecordsOfEveryVersionAreRead(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no file, whatever is in it, crashes the reading; what is read can be written and read again.
+// FuzzDecode checks that no content of a file makes decode panic, and that a session that was
+// decoded can be encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	for name := range fixtures {
 		if data, err := os.ReadFile(filepath.Join("testdata", "v1", name+".json")); err == nil {
@@ -504,7 +539,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"session":null}`))
 	f.Add([]byte(strings.Repeat("[", 1000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// A fuzzer does not find checksums: the body is tried as if it had the right one, too.
+		// A fuzzer cannot guess checksums: the data is also tried as a body with a correct one.
 		body := new(bytes.Buffer)
 		if json.Compact(body, data) == nil {
 			wrapped, err := json.Marshal(envelope{Schema, "fuzz", checksum(body.Bytes()), body.Bytes()})

@@ -1,4 +1,4 @@
-package ground
+package effects
 
 import (
 	"os"
@@ -11,8 +11,9 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// TestWhichTmuxConfigurations: with TmuxConfig=user those that tmux would read, which may be in three places, or in none.
-func TestWhichTmuxConfigurations(t *testing.T) {
+// TestTmuxConfigs_AreThoseThatTmuxWouldRead checks TmuxConfig=user, with files in none, one, two
+// and all three of the places where tmux looks for them.
+func TestTmuxConfigs_AreThoseThatTmuxWouldRead(t *testing.T) {
 	home, xdg := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_CONFIG_HOME", xdg)
@@ -32,7 +33,7 @@ func TestWhichTmuxConfigurations(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", home+"/.config")
 	got, err = tmuxConfigs(user)
 	require.NoError(t, err)
-	assert.Equal(t, []string{all[0], all[2]}, got, "each once")
+	assert.Equal(t, []string{all[0], all[2]}, got, "each file once")
 
 	got, err = tmuxConfigs(supervisor.Plan{TmuxConfig: all[1]})
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package ground
+package effects
 
 import (
 	"context"
@@ -12,10 +12,12 @@ import (
 
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
 )
 
-// TestATextThatIsNotTaken is given up at its time, however much else the shim has to say meanwhile.
-func TestATextThatIsNotTaken(t *testing.T) {
+// TestTypeText_FailsAtItsDeadline checks this although the shim sends other messages in the
+// meantime.
+func TestTypeText_FailsAtItsDeadline(t *testing.T) {
 	target := supervisor.Target{RuntimeDir: t.TempDir(), Shim: process(t, os.Getpid())}
 	path := target.ShimSocket()
 	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -42,6 +44,7 @@ func TestATextThatIsNotTaken(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.EqualError(t, new(Ground).Send(ctx, target, "hello", true), "its agent does not read its input")
-	<-ended // it has closed its end
+	err = new(Executor).typeText(ctx, target, session.TypeText{Text: "hello", Enter: true})
+	require.EqualError(t, err, "its agent does not read its input")
+	<-ended // the shim's side of the connection is closed
 }

@@ -1,4 +1,4 @@
-package ground
+package effects
 
 import (
 	"context"
@@ -13,17 +13,19 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// The tmux server of a session whose agent has ended is looked at soon, and then less and less often: the shim needs a moment to exit.
+// reapTmux checks the tmux server after minReapWait, and then at intervals that double until they
+// reach maxReapWait: the shim needs a moment to exit.
 const (
-	firstReap = 10 * time.Millisecond
-	lastReap  = 3 * time.Second
+	minReapWait = 10 * time.Millisecond
+	maxReapWait = 3 * time.Second
 )
 
-// Reap has the tmux server of a session notice that programs of its panes have ended. A server before tmux 3.6 that uses libutempter
-// loses a SIGCHLD that arrives while it waits for the helper of that library: its pane never becomes dead, and the program in it stays
-// a zombie. Another SIGCHLD makes the server wait for all of them.
-func (g *Ground) Reap(ctx context.Context, t supervisor.Target) error {
-	for wait := firstReap; wait < lastReap && ctx.Err() == nil; wait *= 2 {
+// reapTmux makes the tmux server of a session notice that the programs of its panes have exited. A
+// server before tmux 3.6 that uses libutempter loses a SIGCHLD that arrives while it waits for the
+// helper of that library: its pane never becomes dead, and the program in it remains a zombie. On
+// another SIGCHLD, the server reaps all of them.
+func (x *Executor) reapTmux(ctx context.Context, t supervisor.Target) error {
+	for wait := minReapWait; wait < maxReapWait && ctx.Err() == nil; wait *= 2 {
 		waited, cancel := deadline.Context(ctx, wait)
 		<-waited.Done()
 		cancel()
@@ -40,11 +42,12 @@ func (g *Ground) Reap(ctx context.Context, t supervisor.Target) error {
 	return nil
 }
 
-// childrenOf reports whether the session's tmux server has any child, and whether it has one that has ended.
+// childrenOf reports whether the session's tmux server has a child that is a zombie, and whether it
+// has any child.
 func childrenOf(t supervisor.Target) (zombie, child bool) {
 	pid := strconv.Itoa(t.Tmux.PID)
 	list, err := proc.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
-	if err != nil { // a kernel without CONFIG_PROC_CHILDREN, or the server has ended
+	if err != nil { // a kernel without CONFIG_PROC_CHILDREN, or the server has exited
 		list = strconv.AppendInt(nil, int64(t.Shim.PID), 10)
 	}
 	for field := range strings.FieldsSeq(string(list)) {

@@ -1,4 +1,4 @@
-package ground
+package effects
 
 import (
 	"slices"
@@ -9,10 +9,11 @@ import (
 	"github.com/corrald/corral/tmux"
 )
 
-// TmuxServer finds the session's tmux server by what it was executed with: it is there before it has a socket. It shows something if it has a child:
-// panes stay when their program has ended, but then the exit of that was recorded.
-func (g *Ground) TmuxServer(t supervisor.Target) (server session.Process, shows bool) {
-	s, err := g.session(t)
+// FindTmux implements supervisor.Terminals. It finds the session's tmux server by its arguments,
+// because the process exists before its socket. A server has a pane to show if it has a child
+// process: a pane also stays when its program has exited, but then that exit was recorded.
+func (x *Executor) FindTmux(t supervisor.Target) (server session.Process, hasPane bool) {
+	s, err := x.session(t)
 	if err != nil {
 		return server, false
 	}
@@ -30,12 +31,13 @@ func (g *Ground) TmuxServer(t supervisor.Target) (server session.Process, shows 
 			continue
 		}
 		if has := hasChild(pids, pid); server.PID == 0 || has {
-			server, shows = session.Process(st.Identity), has
+			server, hasPane = session.Process(st.Identity), has
 		}
 	}
-	return server, shows
+	return server, hasPane
 }
 
+// candidates returns the processes of a control group, or all processes if group is "".
 func candidates(group string) ([]int, error) {
 	if group == "" {
 		return proc.All()
@@ -43,12 +45,15 @@ func candidates(group string) ([]int, error) {
 	return proc.Processes(group)
 }
 
-// isFork tells whether a process is one that its tmux server has forked and that has not executed anything yet: its parent looks the same.
+// isFork reports whether a process that has the arguments of the session's tmux server was forked
+// by that server and has not executed another program yet: then its parent has these arguments,
+// too.
 func isFork(s tmux.Session, parent int) bool {
 	args, err := proc.Arguments(parent)
 	return err == nil && tmux.IsServer(s, args)
 }
 
+// hasChild reports whether one of the processes is a child of parent and has not exited.
 func hasChild(pids []int, parent int) bool {
 	return slices.ContainsFunc(pids, func(pid int) bool {
 		st, err := proc.Stat(pid)

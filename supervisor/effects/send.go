@@ -1,4 +1,4 @@
-package ground
+package effects
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
 )
 
-// Send has the agent's terminal take the text, whole, over a connection of its own. The shim writes texts in the order they come in. The context has a
-// deadline.
-func (g *Ground) Send(ctx context.Context, t supervisor.Target, text string, enter bool) error {
-	fd, _, err := g.DialShim(t)
+// typeText sends a text to the agent's terminal, as a whole, over a connection of its own. The shim
+// writes texts in the order in which it receives them. The context has a deadline.
+func (x *Executor) typeText(ctx context.Context, t supervisor.Target, e session.TypeText) error {
+	text := e.Text
+	fd, _, err := x.DialShim(t)
 	if err != nil {
 		return err
 	}
@@ -29,27 +31,32 @@ func (g *Ground) Send(ctx context.Context, t supervisor.Target, text string, ent
 		switch {
 		case text != "":
 			m.Flags = shimwire.FlagMore
-		case enter:
+		case e.Enter:
 			m.Flags = shimwire.FlagEnter
 		}
-		b := m.Append(nil)
-		err := within(deadline, fd, unix.SO_SNDTIMEO, func() error { return unix.Send(fd, b, unix.MSG_NOSIGNAL) })
-		if err != nil {
+		if err := send(fd, m, deadline); err != nil {
 			return fmt.Errorf("its shim rejected the text: %w", err)
 		}
 	}
-	return taken(fd, seq, deadline)
+	return waitInputDone(fd, seq, deadline)
 }
 
-// within makes a call that blocks, by the socket's timeout, until the deadline at most: that of the socket is for one call, and a signal begins it anew. What
-// has no time left is over with unix.EAGAIN.
-func within(deadline time.Time, fd, timeout int, call func() error) error {
+// send sends a message to the shim that is connected to fd.
+func send(fd int, m shimwire.Message, deadline time.Time) error {
+	b := m.Append(nil)
+	return untilDeadline(deadline, fd, unix.SO_SNDTIMEO, func() error { return unix.Send(fd, b, unix.MSG_NOSIGNAL) })
+}
+
+// untilDeadline calls a function that blocks on a socket, and repeats it if a signal interrupts it.
+// It sets the timeout of the socket to the remaining time before each call, because the timeout
+// applies to one call. If no time remains, it returns unix.EAGAIN.
+func untilDeadline(deadline time.Time, fd, timeout int, call func() error) error {
 	for {
 		left := time.Until(deadline)
 		if left <= 0 {
 			return unix.EAGAIN
 		}
-		limit := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds()) // 0 would be for ever
+		limit := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds()) // 0 would mean no limit
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, timeout, &limit); err != nil {
 			return err
 		}
@@ -59,12 +66,13 @@ func within(deadline time.Time, fd, timeout int, call func() error) error {
 	}
 }
 
-// taken waits until the shim says that the text with this number was taken. It says other things meanwhile.
-func taken(fd int, seq uint32, deadline time.Time) error {
+// waitInputDone waits until the shim reports that the agent's terminal has accepted the text or the
+// keys with number seq. It ignores the shim's other messages.
+func waitInputDone(fd int, seq uint32, deadline time.Time) error {
 	buf := make([]byte, shimwire.MaxMessage)
 	for {
 		n := 0
-		err := within(deadline, fd, unix.SO_RCVTIMEO, func() (err error) {
+		err := untilDeadline(deadline, fd, unix.SO_RCVTIMEO, func() (err error) {
 			n, _, err = unix.Recvfrom(fd, buf, 0)
 			return err
 		})

@@ -1,4 +1,4 @@
-package ground
+package effects
 
 import (
 	"context"
@@ -14,44 +14,46 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Keys has the agent's terminal take keys. A shim of an older version takes none: then tmux presses them in the session's pane, unless it has to be
-// checked that the agent asks. The context has a deadline.
-func (g *Ground) Keys(ctx context.Context, t supervisor.Target, keys []string, asked *session.PermissionRequest) error {
-	fd, _, err := g.DialShim(t)
+// pressKeys sends keys to the agent's terminal. A shim of an older version does not accept keys:
+// then tmux presses them in the session's pane, unless the keys depend on a request of the agent,
+// which tmux cannot check. The context has a deadline.
+func (x *Executor) pressKeys(ctx context.Context, t supervisor.Target, e session.PressKeys) error {
+	keys, asked := e.Keys, e.Asked
+	fd, _, err := x.DialShim(t)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	deadline, _ := ctx.Deadline()
-	switch hello, err := greeting(fd, deadline); {
+	switch hello, err := receiveHello(fd, deadline); {
 	case err != nil:
 		return err
 	case !hello.TakesKeys && asked != nil:
 		return supervisor.ErrOldShim
 	case !hello.TakesKeys:
-		s, err := g.session(t)
+		s, err := x.session(t)
 		if err != nil {
 			return err
 		}
-		return g.Tmux.SendKeys(ctx, s, keys)
+		return x.Tmux.SendKeys(ctx, s, keys)
 	}
 	const seq = 1
 	m := shimwire.Message{Kind: shimwire.Keys, Seq: seq, Data: []byte(strings.Join(keys, "\x00"))}
 	if asked != nil {
-		m.Flags, m.Source, m.SinceMonotonic, m.KnownSeq = shimwire.FlagIfStillAsking, string(asked.Source), asked.Monotonic, uint32(asked.Known)
+		m.Flags, m.Source = shimwire.FlagIfStillAsking, string(asked.Source)
+		m.SinceMonotonic, m.KnownSeq = asked.Monotonic, uint32(asked.Known)
 	}
-	b := m.Append(nil)
-	if err := within(deadline, fd, unix.SO_SNDTIMEO, func() error { return unix.Send(fd, b, unix.MSG_NOSIGNAL) }); err != nil {
+	if err := send(fd, m, deadline); err != nil {
 		return fmt.Errorf("its shim rejected the keys: %w", err)
 	}
-	return taken(fd, seq, deadline)
+	return waitInputDone(fd, seq, deadline)
 }
 
-// greeting receives the Hello of a shim, which is the first that it sends.
-func greeting(fd int, deadline time.Time) (shimwire.Message, error) {
+// receiveHello receives the Hello of a shim, which is the first message that a shim sends.
+func receiveHello(fd int, deadline time.Time) (shimwire.Message, error) {
 	buf := make([]byte, shimwire.MaxMessage)
 	n := 0
-	err := within(deadline, fd, unix.SO_RCVTIMEO, func() (err error) {
+	err := untilDeadline(deadline, fd, unix.SO_RCVTIMEO, func() (err error) {
 		n, _, err = unix.Recvfrom(fd, buf, 0)
 		return err
 	})

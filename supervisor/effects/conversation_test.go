@@ -1,4 +1,4 @@
-package ground
+package effects
 
 import (
 	"os"
@@ -11,30 +11,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPlain(t *testing.T) {
+func TestPlain_StripsEscapeSequences(t *testing.T) {
 	for name, c := range map[string]struct{ printed, want string }{
-		"text":                       {"resume with\r\nclaude --resume x\n", "resume with\nclaude --resume x\n"},
-		"colours":                    {"\x1b[1;38:5:2mclaude\x1b[0m --resume\x1b[m x", "claude --resume x"},
-		"a title":                    {"\x1b]0;claude --resume evil\aclaude", "claude"},
-		"a link":                     {"\x1b]8;;http://x\x1b\\codex resume x\x1b]8;;\x1b\\", "codex resume x"},
-		"a string that is cut short": {"\x1b]0;title\x1b[1mbold", "bold"},
-		"other strings":              {"\x1bPq#0\x1b\\a\x1b_b\x1b\\c", "ac"},
-		"a character set":            {"\x1b(Ba\x1b=b\x1b7c", "abc"},
-		"what is not ended":          {"a\x1b[1;2", "a"},
-		"nothing but an escape":      {"a\x1b", "a"},
-		"bytes that are no text":     {"a\xff\x00b\x7f", "a\uFFFDb"},
+		"plain text":                    {"resume with\r\nclaude --resume x\n", "resume with\nclaude --resume x\n"},
+		"colours":                       {"\x1b[1;38:5:2mclaude\x1b[0m --resume\x1b[m x", "claude --resume x"},
+		"a title":                       {"\x1b]0;claude --resume evil\aclaude", "claude"},
+		"a link":                        {"\x1b]8;;http://x\x1b\\codex resume x\x1b]8;;\x1b\\", "codex resume x"},
+		"an interrupted control string": {"\x1b]0;title\x1b[1mbold", "bold"},
+		"other control strings":         {"\x1bPq#0\x1b\\a\x1b_b\x1b\\c", "ac"},
+		"a character set":               {"\x1b(Ba\x1b=b\x1b7c", "abc"},
+		"unterminated sequence":         {"a\x1b[1;2", "a"},
+		"an escape character alone":     {"a\x1b", "a"},
+		"bytes that are not text":       {"a\xff\x00b\x7f", "a\uFFFDb"},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, plain([]byte(c.printed))) })
 	}
 }
 
+// FuzzPlain checks that the result is valid text without control characters, and that plain does
+// not change it again.
 func FuzzPlain(f *testing.F) {
 	for _, seed := range []string{"\x1b[1mx\x1b[m", "\x1b]0;t\ax", "\x1bPx\x1b\\", "\x1b(B", "\x1b", "é\xff"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, printed []byte) {
 		text := plain(printed)
-		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f }) {
+		isControl := func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f }
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, isControl) {
 			t.Fatalf("%q became %q", printed, text)
 		}
 		if again := plain([]byte(text)); again != text {
@@ -43,7 +46,7 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-func TestTail(t *testing.T) {
+func TestTail_ReadsAcrossLogRotation(t *testing.T) {
 	dir := t.TempDir()
 	text, err := tail(dir, 8)
 	require.NoError(t, err)
@@ -69,7 +72,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
+func TestDistance_CountsGenerations(t *testing.T) {
 	parents := map[int]int{10: 1, 11: 10, 12: 11, 20: 1, 30: 31, 31: 30}
 	for pid, want := range map[int]int{10: 0, 11: 1, 12: 2, 20: -1, 30: -1, 99: -1} {
 		assert.Equal(t, want, distance(parents, pid, 10), pid)

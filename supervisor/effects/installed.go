@@ -1,4 +1,4 @@
-package ground
+package effects
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// FindProgram returns why a program could not be executed in dir with that environment. It returns nil where this cannot be found out before the start.
-func (g *Ground) FindProgram(ctx context.Context, name, dir string, env supervisor.Environment) error {
+// FindProgram implements supervisor.Programs.
+func (x *Executor) FindProgram(ctx context.Context, name, dir string, env supervisor.Environment) error {
 	isUnknown := func(path string) bool { return dir == "" && !filepath.IsAbs(path) }
 	if strings.Contains(name, "/") {
 		if isUnknown(name) {
@@ -23,7 +23,7 @@ func (g *Ground) FindProgram(ctx context.Context, name, dir string, env supervis
 		_, err := program.Find(name, nil, dir)
 		return err
 	}
-	s, err := g.sources(ctx, env)
+	s, err := x.sources(ctx, env)
 	if err != nil {
 		return nil //nolint:nilerr // the start reports it
 	}

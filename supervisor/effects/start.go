@@ -1,0 +1,409 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/deadline"
+	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/tmux"
+	"github.com/corrald/corral/units"
+)
+
+// slice is the slice of all scopes of Corral.
+const slice = "app-corral.slice"
+
+// start starts a run: a tmux server, a scope around it, and the shim in a pane of the server. The
+// server is moved into the scope before it runs anything, so that no process of the agent is ever
+// outside of the scope.
+func (x *Executor) start(ctx context.Context, p supervisor.Plan, report func(session.Event)) (err error) {
+	select {
+	case x.starts <- struct{}{}:
+		defer func() { <-x.starts }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := checkWorkspace(p.Spec.Dir); err != nil {
+		return err
+	}
+	if err := x.checkUnitFree(ctx, p); err != nil {
+		return err
+	}
+	scope, err := x.scope(p)
+	if err != nil {
+		return err
+	}
+	if p, err = x.withConversation(ctx, p, report); err != nil {
+		return err
+	}
+	specPath, err := x.writeSpec(ctx, p)
+	defer func() {
+		if err != nil {
+			_ = os.Remove(specPath) // it contains the whole environment
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("start.spec-written")
+	command := []string{x.Shim, "run", specPath}
+	if p.ExistingScope != nil {
+		if err := x.endAgentWithoutShim(p.ExistingScope.Agent); err != nil {
+			return err
+		}
+		report(session.ScopeStarted{
+			Run: p.Spec.RunID, InvocationID: p.ExistingScope.InvocationID, ControlGroup: p.ExistingScope.ControlGroup,
+		})
+		hasBegun := func() bool { return shimTookSpec(specPath) }
+		return x.openInGroup(ctx, p, p.ExistingScope.ControlGroup, command, report, hasBegun)
+	}
+	server, err := x.startServer(p, -1)
+	if err != nil {
+		return err
+	}
+	defer server.child.Close()
+	failpoint.Hit("start.tmux-started")
+	if err = x.startScope(ctx, p, server, scope, report); err == nil {
+		if err = x.openSession(ctx, p, server, command); err != nil && shimTookSpec(specPath) {
+			return nil
+		}
+		if err != nil { // this start created the scope, and no agent runs in it
+			_ = x.Units.Kill(context.WithoutCancel(ctx), p.Unit, unix.SIGKILL)
+		}
+		failpoint.Hit("start.session-opened")
+	}
+	if err != nil {
+		server.kill()
+		x.cleanUp(context.WithoutCancel(ctx), supervisor.Target{Unit: p.Unit, RuntimeDir: p.RuntimeDir})
+	}
+	return err
+}
+
+// shimTookSpec reports whether a shim has read and removed the file that specifies what to run. If
+// so, the run has begun, even if tmux has failed, and the shim reports everything that follows.
+// Otherwise shimTookSpec removes the file, so that no shim can begin the run.
+func shimTookSpec(spec string) bool { return errors.Is(os.Remove(spec), os.ErrNotExist) }
+
+// checkUnitFree returns an error if a scope of this name is running already: that of a session
+// whose record was lost, with its agent. The scope is left as it is.
+func (x *Executor) checkUnitFree(ctx context.Context, p supervisor.Plan) error {
+	if p.ExistingScope != nil {
+		return nil
+	}
+	active, err := x.Units.IsActive(ctx, p.Unit)
+	if err != nil {
+		return err
+	}
+	if active {
+		return fmt.Errorf("scope %s of another session is already running; stop it: systemctl --user stop %s",
+			p.Unit, p.Unit)
+	}
+	return nil
+}
+
+// endAgentWithoutShim ends an agent that has lost its shim, and with it its terminal, if the agent
+// is still running: two processes must not continue the same conversation.
+func (x *Executor) endAgentWithoutShim(agent session.Process) error {
+	pidfd, err := proc.OpenPidfd(proc.Identity(agent))
+	if err != nil {
+		return nil // it has exited
+	}
+	defer func() { _ = unix.Close(pidfd) }()
+	if err := x.signalAgent(supervisor.Target{Agent: agent}); err != nil {
+		return err
+	}
+	if !proc.WaitExit(pidfd, killTime) {
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		proc.WaitExit(pidfd, killTime)
+	}
+	return nil
+}
+
+// rejoin starts a new tmux server in the scope of a run whose server has exited, and shows the
+// agent in it.
+func (x *Executor) rejoin(
+	ctx context.Context, t supervisor.Target, p supervisor.Plan, report func(session.Event),
+) error {
+	hasBegun := func() bool { return false }
+	return x.openInGroup(ctx, p, t.ControlGroup, []string{x.Shim, "join", p.Spec.Socket}, report, hasBegun)
+}
+
+// openInGroup starts a tmux server in an existing control group, with command in its pane. If that
+// fails, hasBegun reports whether command is running nevertheless, and can run without a server.
+func (x *Executor) openInGroup(
+	ctx context.Context, p supervisor.Plan, group string, command []string,
+	report func(session.Event), hasBegun func() bool,
+) error {
+	dir, err := unix.Open(x.file(group, ""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot join the existing scope: %w", err)
+	}
+	defer func() { _ = unix.Close(dir) }()
+	server, err := x.startServer(p, dir)
+	if err != nil {
+		return err
+	}
+	defer server.child.Close()
+	failpoint.Hit("enter.tmux-started")
+	if err := x.openSession(ctx, p, server, command); err != nil && !hasBegun() {
+		server.kill()
+		return err
+	}
+	failpoint.Hit("enter.session-opened")
+	report(session.TmuxStarted{Run: p.Spec.RunID, Process: server.process})
+	return nil
+}
+
+// server is a tmux server that is being started.
+type server struct {
+	tmux.Session
+	child   *tmux.Server
+	process session.Process
+
+	configured bool // it reads a configuration of the user
+}
+
+// kill sends SIGKILL to the server and reaps it.
+func (s *server) kill() {
+	_ = unix.PidfdSendSignal(s.child.PIDFD, unix.SIGKILL, nil, 0)
+	proc.WaitExit(s.child.PIDFD, killTime)
+	tmux.Reap(s.child.PID)
+}
+
+// killTime bounds how long a process may take to exit after SIGKILL.
+const killTime = 5 * time.Second
+
+// startServer starts the session's tmux server in the control group whose directory is open as the
+// descriptor cgroup. If that is negative, the server's process waits until it is moved into a scope
+// and child.Execute is called.
+func (x *Executor) startServer(p supervisor.Plan, cgroup int) (*server, error) {
+	s := &server{}
+	var err error
+	if s.Session, err = tmux.NewSession(p.RuntimeDir, p.ID); err != nil {
+		return nil, err
+	}
+	configs, err := tmuxConfigs(p)
+	if err != nil {
+		return nil, err
+	}
+	s.configured = len(configs) > 0
+	if s.child, err = x.Tmux.StartServer(s.Session, cgroup, configs...); err != nil {
+		return nil, err
+	}
+	s.ServerPID, s.Window = s.child.PID, p.Spec.Program
+	st, err := proc.Stat(s.ServerPID)
+	if err != nil {
+		s.kill()
+		s.child.Close()
+		return nil, fmt.Errorf("tmux exited at once: %w", err)
+	}
+	s.process = session.Process(st.Identity)
+	return s, nil
+}
+
+// startScope starts the scope with the server's process in it, which then executes tmux.
+func (x *Executor) startScope(
+	ctx context.Context, p supervisor.Plan, s *server, scope units.Scope, report func(session.Event),
+) error {
+	scope.PIDs = []int{s.ServerPID}
+	started, err := x.Units.Start(ctx, scope)
+	if err != nil {
+		return err
+	}
+	s.child.Execute()
+	failpoint.Hit("start.scope-started")
+	run := p.Spec.RunID
+	report(session.ScopeStarted{Run: run, InvocationID: started.InvocationID, ControlGroup: started.ControlGroup})
+	report(session.TmuxStarted{Run: run, Process: s.process})
+	return nil
+}
+
+// openSession creates the tmux session on the server, with command in its pane.
+func (x *Executor) openSession(ctx context.Context, p supervisor.Plan, s *server, command []string) error {
+	if err := waitForSocket(ctx, s); err != nil {
+		return err
+	}
+	failpoint.Hit("show.tmux-listens")
+	if s.configured {
+		if invalid := x.Tmux.Reconfigure(ctx, s.Session); x.TmuxConfig != nil {
+			x.TmuxConfig(p.TmuxConfig, invalid)
+		}
+	}
+	return x.Tmux.Run(ctx, s.Session, p.Spec.Dir, command)
+}
+
+// tmuxConfigs returns the configuration files that tmux reads besides Corral's own: the file that
+// the plan names, or those of the user that exist where tmux itself looks for them.
+func tmuxConfigs(p supervisor.Plan) ([]string, error) {
+	switch p.TmuxConfig {
+	case "":
+		return nil, nil
+	case config.TmuxConfigUser:
+		home := os.Getenv("HOME")
+		files := []string{filepath.Join(home, ".tmux.conf"), filepath.Join(home, ".config/tmux/tmux.conf")}
+		dir := os.Getenv("XDG_CONFIG_HOME")
+		if filepath.IsAbs(dir) && filepath.Clean(dir) != filepath.Join(home, ".config") {
+			files = slices.Insert(files, 1, filepath.Join(dir, "tmux/tmux.conf"))
+		}
+		return slices.DeleteFunc(files, func(file string) bool { return unix.Access(file, unix.R_OK) != nil }), nil
+	}
+	if err := unix.Access(p.TmuxConfig, unix.R_OK); err != nil {
+		return nil, fmt.Errorf("cannot read tmux's configuration %q: %w", p.TmuxConfig, err)
+	}
+	return []string{p.TmuxConfig}, nil
+}
+
+// checkWorkspace returns an error unless dir is a directory.
+func checkWorkspace(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("workspace %q does not exist", dir)
+	case err != nil:
+		return fmt.Errorf("cannot use workspace %q: %w", dir, errors.Unwrap(err))
+	case !info.IsDir():
+		return fmt.Errorf("workspace %q is not a directory", dir)
+	}
+	return nil
+}
+
+// scope returns the scope of the session, without processes.
+func (x *Executor) scope(p supervisor.Plan) (units.Scope, error) {
+	s := units.Scope{Name: p.Unit}
+	props := map[string]dbus.Variant{}
+	set := func(name string, value any) { props[name] = dbus.MakeVariant(value) }
+	replace := func(name string, value dbus.Variant) {
+		maps.DeleteFunc(props, func(earlier string, _ dbus.Variant) bool {
+			return unitproperty.SameLimit(earlier, name)
+		})
+		props[name] = value
+	}
+	set("Description", p.Description)
+	set("Slice", slice)
+	set("Delegate", true) // so that a new tmux server can be started in it later
+	set("TimeoutStopUSec", uint64(p.StopTimeout/time.Microsecond))
+	// At logout, systemd stops the daemon before the scope, and the daemon saves its state.
+	set("Before", []string{"corrald.service"})
+	set("Documentation", []string{"https://github.com/corrald/corral"}) // shown by systemctl status
+	for _, line := range p.ScopeSettings {
+		name, value, err := unitproperty.Parse(line)
+		if err != nil {
+			return s, fmt.Errorf("cannot use the agent's [Scope]: %w", err)
+		}
+		replace(name, value)
+	}
+	for _, prop := range p.Properties {
+		value, err := unitproperty.Decode(prop.Signature, prop.Value)
+		if err != nil {
+			return s, err
+		}
+		replace(prop.Name, value)
+	}
+	if _, given := props["OOMPolicy"]; !given {
+		// If a compiler runs out of memory, the agent must keep running (systemd 253; older versions do
+		// this for each scope with Delegate).
+		s.Optional = []units.Property{{Name: "OOMPolicy", Value: dbus.MakeVariant("continue")}}
+	}
+	for name, value := range props {
+		s.Properties = append(s.Properties, units.Property{Name: name, Value: value})
+	}
+	return s, nil
+}
+
+// writeSpec writes the file that specifies what the shim runs. The file is private and in memory
+// (XDG_RUNTIME_DIR); the shim removes it once it has read it.
+func (x *Executor) writeSpec(ctx context.Context, p supervisor.Plan) (string, error) {
+	variables, err := x.variables(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	spec := p.Spec
+	spec.Env = environment.Entries(variables)
+	_ = recordOrigins(p, variables) // if the disk is full, the agent starts without that record
+	if err := os.MkdirAll(p.RuntimeDir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(p.RuntimeDir, "run")
+	for _, old := range []string{path, spec.Socket} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+	}
+	data := spec.Append(nil)
+	if len(data) > shimwire.MaxSpec {
+		return "", errors.New("the command and its environment are too long")
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return path, err
+}
+
+// waitForSocket waits until tmux accepts connections. No event reports listen(2), so this attempts
+// to connect each millisecond, which is about how long tmux takes.
+func waitForSocket(ctx context.Context, s *server) error {
+	ctx, cancel := deadline.Context(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := net.Dial("unix", s.Socket)
+		switch {
+		case err == nil:
+			return conn.Close()
+		case hasExited(s.child.PIDFD):
+			return errors.New("tmux exited at once")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("tmux does not listen: %w", err)
+		}
+	}
+}
+
+// hasExited reports whether the process of a pidfd has exited. It does not wait.
+func hasExited(pidfd int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}
+
+// anticipateStart prepares the kernel for moving a process into a new control group. The first move
+// after some time waits for an RCU grace period, about 10 ms; moves soon after it do not wait
+// (percpu_down_write of cgroup_threadgroup_rwsem, rcu_sync_enter). So this moves the daemon into
+// the control group in which it is already, which changes nothing but makes the following move by
+// systemd faster. If that is not permitted, a start only takes longer.
+func (x *Executor) anticipateStart() {
+	if !x.anticipating.CompareAndSwap(false, true) {
+		return // one move is enough for all starts that follow
+	}
+	go func() {
+		defer x.anticipating.Store(false)
+		if group, err := proc.Cgroup(os.Getpid()); err == nil {
+			_ = x.write(group, "cgroup.procs", strconv.Itoa(os.Getpid()))
+		}
+	}()
+}

@@ -1,0 +1,175 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// System is the machine as the event loop uses it: Executor changes what belongs to a session, the
+// others read and watch. All of them are called at the same time by several goroutines. A method
+// without a context does not block, unless its comment states that.
+type System struct {
+	Executor      Executor
+	Systemd       Systemd
+	Processes     Processes
+	ControlGroups ControlGroups
+	Terminals     Terminals
+	Programs      Programs
+	Conversations Conversations
+}
+
+// Executor carries out effects.
+type Executor interface {
+	// Execute carries out the effect of the task and returns once that is done. It calls report for
+	// each step of an effect that has steps worth recording (StartScope, RejoinTmux,
+	// CreateConversationID), before the next step. The error is nil if the effect was carried out;
+	// the loop turns it into the result of the effect. After an error, nothing of StartScope is left,
+	// and RejoinTmux has changed nothing. Errors that callers distinguish: *Error (SetProperties with
+	// a property that systemd rejects), *ForeignSocketError and unix.ENOENT for the shim's socket
+	// (TypeText, PressKeys), *NotAskedError and ErrOldShim (PressKeys with Asked). A text and keys are
+	// sent to no process but the run's shim.
+	Execute(ctx context.Context, t Task, report func(session.Event)) error
+}
+
+// Task is an effect with all that is necessary to carry it out.
+type Task struct {
+	Effect session.Effect
+	Target Target // the run whose processes are concerned
+	Plan   Plan   // of StartScope, RejoinTmux and CreateConversationID
+}
+
+// ErrNoShim is returned by ReopenSockets if the shim of the run does not run.
+var ErrNoShim = errors.New("the shim does not run")
+
+// Systemd reads and watches the scopes that the user's systemd has.
+type Systemd interface {
+	// Scopes lists the scopes of sessions.
+	Scopes(ctx context.Context) ([]Scope, error)
+	// WatchScopes makes systemd report the ends of scopes that an earlier daemon has started.
+	WatchScopes(ctx context.Context, units []string) error
+	// Abandon leaves these scopes to systemd: if they are stopped from now on, systemd sends SIGTERM
+	// itself, instead of leaving that to the daemon. It returns the names of those that systemd has
+	// begun to stop before.
+	Abandon(ctx context.Context, units []string) (stopping []string, err error)
+	// PulledIn returns the ids of the sessions whose unit, corral@ID.service, is started by a timer or
+	// by another unit.
+	PulledIn(ctx context.Context) ([]string, error)
+	// StopCause returns why systemd stops the scope.
+	StopCause(ctx context.Context, unit string) (StopCause, error)
+	// StartTime returns when the user manager was started, by CLOCK_MONOTONIC.
+	StartTime(ctx context.Context) (time.Duration, error)
+	// IsStopping reports whether the whole user manager is stopping. If that cannot be determined,
+	// the result is false.
+	IsStopping(ctx context.Context) bool
+}
+
+// Processes reads what the kernel knows about processes.
+type Processes interface {
+	// OpenPidfd returns a pidfd of exactly this process, which the caller owns; alive is false if it
+	// has exited.
+	OpenPidfd(p session.Process) (pidfd int, alive bool)
+	// IsRunning reports whether exactly this process has not exited, false if that cannot be
+	// determined.
+	IsRunning(p session.Process) bool
+	// Parent returns the parent of a process, 0 if the process has exited.
+	Parent(pid int) int
+	// ControlGroup returns the control group of a process, "" if the process has exited.
+	ControlGroup(pid int) string
+	// CommandLine returns the arguments and the working directory of a process.
+	CommandLine(pid int) (args []string, dir string, err error)
+}
+
+// ControlGroups reads the control groups of scopes, which are named as in /proc/PID/cgroup.
+type ControlGroups interface {
+	// IsPopulated reports whether the control group has processes at this moment.
+	IsPopulated(group string) bool
+	// StaysPopulated is IsPopulated, but blocks for a moment until processes that were just killed are
+	// gone.
+	StaysPopulated(group string) bool
+	// IsFrozen reports whether the control group is frozen, by itself or with one above it.
+	IsFrozen(group string) bool
+	// EventsFile returns the path of the file that inotify reports as modified if one of the above
+	// changes.
+	EventsFile(group string) string
+	// Usage returns what the control group uses, by the names of the D-Bus properties. Unknown values
+	// are missing.
+	Usage(group string) map[string]uint64
+}
+
+// Terminals finds and reads the tmux servers and the shims of sessions.
+type Terminals interface {
+	// FindTmux finds the session's tmux server in the run's control group, or anywhere if the target
+	// has none. The process is zero if there is no server. HasPane reports whether the server has a
+	// pane.
+	FindTmux(t Target) (server session.Process, hasPane bool)
+	// IsTmuxResponding reports whether the session's tmux server responds.
+	IsTmuxResponding(ctx context.Context, t Target) bool
+	// IsAttached reports whether a client is attached to the session's terminal.
+	IsAttached(t Target) bool
+	// Capture returns the screen and the last lines of the history.
+	Capture(ctx context.Context, t Target, lines int, escapes bool) (string, error)
+	// AttachCommand returns the command that attaches a terminal.
+	AttachCommand(ctx context.Context, t Target) ([]string, error)
+	// DialShim connects to the run's shim. It returns the socket, which the caller owns, and the
+	// process that listens there. If that is another process, the error is a *ForeignSocketError.
+	DialShim(t Target) (fd int, shim session.Process, err error)
+}
+
+// Programs resolves paths and the names of programs.
+type Programs interface {
+	// ResolvePath returns the path without symbolic links. It blocks as long as a file system does not
+	// respond.
+	ResolvePath(path string) (string, error)
+	// FindProgram returns why a program, a path or a name in the PATH of that environment, could not
+	// be executed in dir. It returns nil if this cannot be determined before the start, as for a
+	// relative path if the workspace is unknown, for which dir is "".
+	FindProgram(ctx context.Context, program, dir string, env Environment) error
+}
+
+// Conversations detects which conversation an agent has.
+type Conversations interface {
+	// DetectOpen returns the id of the conversation whose file the agent, or one of its descendants,
+	// holds open, "" if there is none. It reads files of the agent, and may block like ResolvePath.
+	DetectOpen(t Target, file OpenFile) string
+	// DetectPrinted returns the id that the pattern finds in what the agent of a run has printed at
+	// its end, "" if there is none, or if the agent has saved nothing for it.
+	DetectPrinted(ctx context.Context, p Plan, c Conversation, pattern *regexp.Regexp) string
+}
+
+// executeOn carries out an effect on a target and returns once that is done. It is not called by
+// the event loop, except for AnticipateStart.
+func (s *Supervisor) executeOn(ctx context.Context, t Target, effect session.Effect) error {
+	return s.Executor.Execute(ctx, Task{Effect: effect, Target: t}, nil)
+}
+
+// queueEffect has an effect carried out on the current run of a session, and logs its failure. The
+// session's goroutine carries it out once everything that was decided in this iteration is saved
+// and published; an immediate effect (session.IsImmediate) is carried out at once by another one.
+func (s *Supervisor) queueEffect(e *entry, effect session.Effect) {
+	t := s.target(e)
+	if _, is := effect.(session.ContinueShim); is && t.Shim.PID == 0 {
+		t.Shim = e.run.shimPeer // of the connection: the shim has not introduced itself yet
+	}
+	run := func() { s.logFailure(t, effect, s.executeOn(s.ctx, t, effect)) }
+	if session.IsImmediate(effect) {
+		go run()
+	} else {
+		s.queueAfterSave(e, run)
+	}
+}
+
+// logFailure logs that an effect has failed, unless the daemon exits.
+func (s *Supervisor) logFailure(t Target, effect session.Effect, err error) {
+	if err != nil && s.ctx.Err() == nil {
+		s.post(func() {
+			s.Log.Warn("an operation on the processes of a session failed",
+				"action", strings.TrimPrefix(fmt.Sprintf("%T", effect), "session."), "session", t.ID, "unit", t.Unit, "err", err)
+		})
+	}
+}

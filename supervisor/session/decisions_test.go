@@ -578,7 +578,7 @@ func TestDecisions_CoverEveryRequestAndResult(t *testing.T) {
 			tried[kindOf(in.event)] = true
 		}
 	}
-	file, err := parser.ParseFile(token.NewFileSet(), "effects.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), "requests.go", nil, parser.SkipObjectResolution)
 	require.NoError(t, err)
 	for _, d := range file.Decls {
 		if f, is := d.(*ast.FuncDecl); is && f.Recv != nil && f.Name.Name == "apply" {

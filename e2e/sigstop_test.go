@@ -57,6 +57,9 @@ func TestDaemonSIGSTOP_MissesNothing(t *testing.T) {
 		if err := stop.Start(); err != nil {
 			t.Fatal(err)
 		}
+		// A request that has not reached systemd when it executes itself again is lost.
+		d.do("timeout", "30", "sh", "-c", `until systemctl --user is-active "$1" | grep -x deactivating
+			do sleep 0.05; done`, "sh", "app-corral-command-stopped.scope")
 		d.do("systemctl", "--user", "daemon-reload")
 		d.do("systemctl", "--user", "daemon-reexec")
 		d.do("kill", "-CONT", pid)

@@ -27,7 +27,7 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 		}
 	}
 	if ids, err := s.Systemd.PulledIn(ctx); err == nil {
-		s.setPulledIn(ids)
+		s.expiry.setPulledIn(ids)
 	}
 	s.problemsStale = true
 	s.undoUnconfirmed()
@@ -38,7 +38,7 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 	s.publishProblems()
 	s.reportStatus()
 	s.reportAnyAgentAlive()
-	s.armAlarm()
+	s.expiry.armAlarm()
 	return nil
 }
 
@@ -79,7 +79,7 @@ func (s *Supervisor) Resync() {
 		s.relistDelay = 0
 		s.compareScopes(scopes, runs)
 	})
-	_ = s.refreshPulledIn(ctx) // an error does no harm: it is read again before a session is removed
+	_ = s.expiry.refreshPulledIn(ctx) // an error does no harm: it is read again before a session is removed
 }
 
 // retryListing logs that the scopes could not be listed, and repeats Resync after a delay.

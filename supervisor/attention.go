@@ -209,9 +209,8 @@ func (s *Supervisor) acknowledge(e *entry) bool {
 	if a := e.rec.Attention(); a.Reason == "" || a.Acknowledged {
 		return false
 	}
-	s.checkClock()
 	seen := e.rec.Acknowledgement()
-	seen.At, seen.On = time.Now(), s.boot
+	seen.On, seen.At = s.expiry.checkClock(), time.Now()
 	s.apply(e, seen)
 	return true
 }

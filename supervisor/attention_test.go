@@ -341,7 +341,7 @@ func (b *bed) withIdleSuspend(agent config.Agent) {
 // alarmTime returns the time to which the alarm is set.
 func (b *bed) alarmTime() (at time.Time) {
 	b.t.Helper()
-	require.NoError(b.t, b.sup.do(func() { at = b.sup.alarmTime }))
+	require.NoError(b.t, b.sup.do(func() { at = b.sup.expiry.alarmTime }))
 	return at
 }
 

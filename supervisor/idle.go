@@ -8,42 +8,23 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/outcome"
+	"github.com/corrald/corral/supervisor/retention"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// idleLimit returns how long the session's agent may be idle (IdleSuspendSec=). The setting for all
-// agents does not apply to an agent that could not be resumed.
+// idleLimit returns how long the session's agent may be idle.
 func (s *Supervisor) idleLimit(rec *session.Session) time.Duration {
-	if own := s.Agents[rec.Agent].IdleSuspend; own != 0 {
-		return own
-	}
-	if s.Config.IdleSuspend == 0 || !rec.Resumable() {
-		return config.Infinity
-	}
-	return s.Config.IdleSuspend
+	return retention.IdleLimit(rec, s.Agents[rec.Agent].IdleSuspend, s.Config.IdleSuspend)
 }
 
 // suspendsAt returns when the session is to be suspended for being idle, by CLOCK_MONOTONIC, 0 if
-// never. A session is not idle while a client is attached or while its agent waits for an answer,
-// but it is after its turn has ended. The time that the machine sleeps does not count: a person who
-// opens a laptop in the morning finds the agents as they were.
+// never.
 func (s *Supervisor) suspendsAt(e *entry) time.Duration {
-	limit := s.idleLimit(e.rec)
-	if limit == config.Infinity || e.run.attached || e.pending.Op != session.NoOp || e.rec.Frozen ||
-		e.rec.View().State != session.Running {
-		return 0
-	}
-	activity, since := e.rec.ActivitySince()
-	if activity == session.Working || activity == session.Unknown ||
-		activity == session.Waiting && !e.rec.TurnEnded() {
-		return 0
-	}
-	if since == 0 {
-		since = s.startTime // an older version has recorded the status, without this time
-	}
-	return max(since, e.run.detachedAt) + limit
+	return retention.SuspendsAt(e.rec, retention.Idleness{
+		Limit: s.idleLimit(e.rec), Attached: e.run.attached, DetachedAt: e.run.detachedAt,
+		Pending: e.pending.Op, DaemonStarted: s.startTime,
+	})
 }
 
 // suspendTime returns the time of the wall clock at which the session is to be suspended for being

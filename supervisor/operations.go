@@ -289,7 +289,7 @@ func (s *Supervisor) SetOnLogin(ctx context.Context, id, onLogin string) error {
 // published.
 func (s *Supervisor) changeRecord(ctx context.Context, id string, f func(*session.Session)) error {
 	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		s.changeWanted(e, func() { f(e.rec) })
+		s.expiry.changeWanted(e, func() { f(e.rec) })
 		e.onlyExitUnsaved = false
 		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
 	})
@@ -319,7 +319,7 @@ func (s *Supervisor) Reload(c config.Config, agents map[string]config.Agent) err
 			}
 		}
 		go callFewAtATime(all)
-		s.alarmStale = true
+		s.expiry.alarmStale = true
 		s.afterPublish = append(s.afterPublish, func() { reply <- nil })
 	}); err != nil {
 		return err

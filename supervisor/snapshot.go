@@ -95,7 +95,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		Resumable:        rec.Resumable(),
 		NRuns:            rec.NRuns,
 		Unit:             UnitName(rec.Agent, rec.ID),
-		Expires:          s.expiresAt(rec, v.State),
+		Expires:          s.expiry.clock.Expiry(rec, v.State, s.Config.Retention),
 		Runs:             rec.RunSummaries(),
 		UnitProperties:   rec.UnitProperties,
 		Attached:         e.run.attached,
@@ -109,7 +109,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	for _, run := range snap.Runs {
 		snap.Ran += run.Duration()
 	}
-	if rec.ChangedOn.ID == s.boot.ID {
+	if rec.ChangedOn.ID == s.BootID {
 		snap.ChangedMonotonic = rec.ChangedMonotonic
 	}
 	s.addActivity(e, snap)

@@ -22,6 +22,7 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/worktree"
+	"github.com/corrald/corral/supervisor/retention"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -138,14 +139,8 @@ type Supervisor struct {
 	relistScheduled      bool          // listing these scopes has failed, and will be repeated
 	relistDelay          time.Duration // before that; 0 if the last listing has succeeded
 
-	pulledInUnknown      bool          // whether a unit starts them is unknown of some sessions that may expire
-	refreshingPulledIn   bool          // a query to systemd which sessions units start is running
-	refreshPulledInAgain bool          // that query has to be repeated
-	alarmTime            time.Time     // of the last SetAlarm
-	alarmStale           bool          // the alarm may have to be set to another time
-	boot                 session.Boot  // the current one, by the clock as it was last read
-	clockSetAt           time.Time     // when the daemon started, or detected that the clock was set
-	startTime            time.Duration // of the daemon, by CLOCK_MONOTONIC
+	expiry    expiry
+	startTime time.Duration // of the daemon, by CLOCK_MONOTONIC
 
 	shimMessage [shimwire.MaxMessage]byte // buffer for the message of a shim that is being read
 	onReady     map[fdpoll.Key]func()     // called when the descriptor is ready
@@ -206,7 +201,8 @@ func New(o Options) *Supervisor {
 		calls:                map[session.ReplyID]chan<- error{},
 	}
 	s.startTime = s.Monotonic()
-	s.checkClock()
+	s.expiry = expiry{sup: s, clock: retention.NewClock(s.BootID)}
+	s.expiry.checkClock()
 	s.openFiles()
 	return s
 }
@@ -332,14 +328,7 @@ func (s *Supervisor) finishIteration() {
 		s.reportStatus()
 		s.reportAnyAgentAlive()
 	}
-	if counts || s.alarmStale {
-		s.armAlarm()
-		s.alarmStale = false
-	}
-	if s.pulledInUnknown {
-		s.pulledInUnknown = false
-		s.refreshPulledInSoon()
-	}
+	s.expiry.iterationEnded(counts)
 }
 
 // processDirty updates the watches and the recorded state of each changed session. This may change
@@ -372,8 +361,7 @@ func (s *Supervisor) recordState(e *entry) {
 	if v.Since.IsZero() || returned {
 		e.rec.StateChanged, e.onlyExitUnsaved = time.Now(), false
 	}
-	s.checkClock()
-	e.rec.ChangedOn, e.rec.ChangedMonotonic = s.boot, s.Monotonic()
+	e.rec.ChangedOn, e.rec.ChangedMonotonic = s.expiry.checkClock(), s.Monotonic()
 	e.unsaved = true
 }
 
@@ -389,7 +377,7 @@ func (s *Supervisor) replaceSnapshot(e *entry) []Change {
 		return []Change{{Old: old}}
 	}
 	e.published = s.snapshot(e)
-	s.expiryChanged(old.expiry(), e.published.Expires)
+	s.expiry.changed(old.expiry(), e.published.Expires)
 	before := string(e.adoptedState)
 	if old != nil {
 		before = old.State

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/supervisor/retention"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -245,7 +246,7 @@ func TestRetention_RemovesNothingWithoutSystemd(t *testing.T) {
 		a.advance(2 * day)
 		require.True(t, a.there("shop"))
 		a.system.pulledErr = nil
-		a.advance(clockTrustDelay)
+		a.advance(retention.ClockTrustDelay)
 		assert.False(t, a.there("shop"))
 	})
 }
@@ -311,7 +312,7 @@ func nothing() []*session.Session { return nil }
 func TestRetention_WaitsBeforeItTrustsANewClock(t *testing.T) {
 	superviseExpiring(t, failedBefore(time.Hour), func(a *expiryBed) {
 		a.setClock(3 * year)
-		a.advance(clockTrustDelay - time.Second)
+		a.advance(retention.ClockTrustDelay - time.Second)
 		assert.True(t, a.there("shop"), "it is not trusted yet")
 		a.advance(2 * time.Second)
 		assert.False(t, a.there("shop"))
@@ -322,7 +323,7 @@ func TestRetention_WaitsBeforeItTrustsANewClock(t *testing.T) {
 // immediately, because a user has requested it.
 func TestRetention_WaitsAfterTheDaemonHasStarted(t *testing.T) {
 	superviseExpiring(t, failedBefore(2*day), func(a *expiryBed) {
-		a.advance(clockTrustDelay - time.Second)
+		a.advance(retention.ClockTrustDelay - time.Second)
 		assert.True(t, a.there("shop"))
 		a.advance(2 * time.Second)
 		assert.False(t, a.there("shop"))

@@ -111,6 +111,21 @@ func TestExpiry_FollowsAClockThatIsSet(t *testing.T) {
 	}
 }
 
+// A session that ended on an earlier boot was acknowledged, or released, on this one.
+func TestExpiry_FollowsTheClockOfTheBootFromWhichItCounts(t *testing.T) {
+	for name, change := range map[string]func(*session.Session){
+		"seen":     func(s *session.Session) { s.Seen, s.SeenAt, s.SeenOn = session.Failed, ended, boot },
+		"released": func(s *session.Session) { s.Released, s.ReleasedOn = ended, boot },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := &session.Session{ID: "shop", StateChanged: ended.Add(-day), ChangedOn: last}
+			change(rec)
+			before := clock(0).Expiry(rec, session.Failed, times)
+			assert.Equal(t, before.Add(3*day), clock(3*day).Expiry(rec, session.Failed, times))
+		})
+	}
+}
+
 // The clock was first read at the time ended.
 func TestRemovalTime_WaitsUntilTheClockCanBeTrusted(t *testing.T) {
 	trusted := ended.Add(retention.ClockTrustDelay)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -199,7 +200,7 @@ func (f *fakeSystem) ResolvePath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-func (f *fakeSystem) FindProgram(_ context.Context, program, _ string, _ Environment) error {
+func (f *fakeSystem) FindProgram(_ context.Context, program, _ string, _ environments.Sources) error {
 	if program == "missing" {
 		return errors.New(`command "missing" not found`)
 	}

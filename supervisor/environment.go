@@ -2,87 +2,28 @@ package supervisor
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/corrald/corral/internal/config"
-	"github.com/corrald/corral/internal/safefile"
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Environment contains the sources of a run's environment, except for the user manager and the
-// login shell. Package environment combines all of them.
-type Environment struct {
-	LoginShell bool     // the login shell may be run for its environment, if the caller has no PATH of its own
-	Definition []string // Set= of the agent's definition, NAME=VALUE
-	Files      []string // EnvironmentFile= of the definition: paths, prefixed with - if the file may be missing
-	Unset      []string // Unset= of the definition: names that are not inherited
-	Caller     []string // environment of the client that has requested the run, as it was sent; it is not stored
-	Session    []string // the session's own variables
-}
-
-// EnvironmentRecord is the name of the file in a session's directory that records the origin of the
-// variables of its last run: their names, and the value of PATH.
-const EnvironmentRecord = "environment"
-
-// MaxEnvironmentRecord limits how much of that file is read, in bytes. The file contains only
-// names, of fewer variables than an environment can have.
-const MaxEnvironmentRecord = 16 << 20
-
-// Origins is the content of that file.
-type Origins struct {
-	Run       string              `json:"run"`
-	Path      string              `json:"path"` // the run's PATH
-	Variables map[string][]string `json:"variables"`
-	// Missing are the names that an earlier run had from the same origin, and that this run does not
-	// have at all.
-	Missing map[string][]string `json:"missing,omitempty"`
-}
-
-// environment returns the sources of a run's environment. It is called on the event loop.
-func (s *Supervisor) environment(rec *session.Session, def config.Agent, caller []string) Environment {
-	return Environment{
-		LoginShell: s.usesLoginShell(def),
-		Definition: s.expandEach(rec, def.Environment),
-		Files:      s.expandEach(rec, def.EnvironmentFiles),
-		Unset:      slices.Clone(def.UnsetEnvironment),
-		Caller:     caller,
-		Session:    slices.Clone(rec.Environment),
+// environment returns the sources of a run's environment. It logs the entries of the agent's
+// definition that cannot be expanded and are omitted. It is called on the event loop.
+func (s *Supervisor) environment(rec *session.Session, def config.Agent, caller []string) environments.Sources {
+	sources, unexpanded := environments.NewSources(def, s.Config.LoginShell, s.specifiers(rec), caller, rec.Environment)
+	for _, u := range unexpanded {
+		s.Log.Warn("ignored an invalid variable of an agent's definition",
+			"session", rec.ID, "agent", rec.Agent, "variable", u.Name, "err", u.Err)
 	}
-}
-
-// usesLoginShell reports whether the login shell may be run for the environment of the agent. It is
-// called on the event loop.
-func (s *Supervisor) usesLoginShell(def config.Agent) bool {
-	if def.LoginShell != nil {
-		return *def.LoginShell
-	}
-	return s.Config.LoginShell
-}
-
-// expandEach expands the specifiers in entries of the agent's definition that specify its
-// environment. It omits, and logs, an entry that cannot be expanded.
-func (s *Supervisor) expandEach(rec *session.Session, entries []string) []string {
-	var all []string
-	for _, entry := range entries {
-		expanded, err := config.Expand([]string{entry}, s.specifiers(rec))
-		if err != nil {
-			name, _, _ := strings.Cut(entry, "=")
-			s.Log.Warn("ignored an invalid variable of an agent's definition",
-				"session", rec.ID, "agent", rec.Agent, "variable", name, "err", err)
-		}
-		all = append(all, expanded...)
-	}
-	return all
+	return sources
 }
 
 // Origins returns the origin of the variables of the session's last run. Errors: NoSuchSession,
 // InvalidState.
-func (s *Supervisor) Origins(id string) (o Origins, err error) {
+func (s *Supervisor) Origins(id string) (o environments.Origins, err error) {
 	var dir, run string
 	if e := s.do(func() {
 		var e *entry
@@ -98,56 +39,22 @@ func (s *Supervisor) Origins(id string) (o Origins, err error) {
 	if err != nil {
 		return o, err
 	}
-	data, err := safefile.Read(filepath.Join(dir, EnvironmentRecord), MaxEnvironmentRecord)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if o, err = environments.ReadOrigins(dir); err != nil {
 		return o, refuse(InvalidState, "cannot read the environment of the last run of session %q: %v", id, err)
 	}
-	if err != nil || json.Unmarshal(data, &o) != nil || o.Run != run {
-		return Origins{}, refuse(InvalidState, "session %q: the origin of its environment was not recorded", id)
+	if o.Run != run {
+		return environments.Origins{}, refuse(InvalidState, "session %q: the origin of its environment was not recorded", id)
 	}
 	return o, nil
 }
 
-// How a client requests a run: see Begin.
-const (
-	HowStart   = "start"
-	HowResume  = "resume"
-	HowRestart = "restart"
-)
-
-// Begin is Start, Resume or Restart, as how specifies (one of the How constants), with the
-// environment of the caller. It is used for this run only, and is not stored. Errors: those of the
-// three, Invalid, OverLimit.
-func (s *Supervisor) Begin(ctx context.Context, id, how string, caller []string) error {
-	if err := checkTexts(&Spec{CallerEnvironment: caller}); err != nil {
-		return err
-	}
-	switch how {
-	case HowStart:
-		return s.startBy(ctx, id, caller)
-	case HowResume:
-		return s.resumeBy(ctx, id, caller)
-	case HowRestart:
-		return s.restartBy(ctx, id, caller)
-	}
-	return refuse(Invalid, "invalid how %s: expected start, resume or restart", brief(how))
-}
-
-// dropCallerEnvironment drops the caller's environment once the run has begun, except for variables
-// that occur in ResumeCondition= of the agent's definition: the search for its conversation needs
-// these.
+// dropCallerEnvironment drops the variables of the caller that are not needed once the run has
+// begun.
 func (s *Supervisor) dropCallerEnvironment(e *entry, run string) {
 	if e.removed || e.rec.Run.ID != run {
 		return
 	}
-	conditions := strings.Join(s.Agents[e.rec.Agent].ResumeCondition, "\n")
-	var kept []string
-	for _, entry := range e.run.callerEnvironment {
-		if name, _, _ := strings.Cut(entry, "="); strings.Contains(conditions, name) {
-			kept = append(kept, entry)
-		}
-	}
-	e.run.callerEnvironment = kept
+	e.run.callerEnvironment = environments.CallerAfterStart(e.run.callerEnvironment, s.Agents[e.rec.Agent])
 }
 
 // IsInstalled reports whether one of the programs exists that show that an agent is installed, as
@@ -221,22 +128,11 @@ func (s *Supervisor) hasProgram(ctx context.Context, def config.Agent, caller, o
 // values only a session has.
 func (s *Supervisor) firstEnvironment(
 	def config.Agent, caller, own []string,
-) (env Environment, known bool, err error) {
-	env = Environment{LoginShell: true, Unset: def.UnsetEnvironment, Caller: caller, Session: own}
-	if err := s.do(func() { env.LoginShell = s.usesLoginShell(def) }); err != nil {
+) (env environments.Sources, known bool, err error) {
+	var loginShell bool
+	if err := s.do(func() { loginShell = s.Config.LoginShell }); err != nil {
 		return env, false, err
 	}
-	for _, list := range []struct{ from, to *[]string }{
-		{&def.Environment, &env.Definition}, {&def.EnvironmentFiles, &env.Files},
-	} {
-		for _, entry := range *list.from {
-			expanded, err := config.Expand([]string{entry}, config.Specifiers{Home: s.Home})
-			if err == nil {
-				*list.to = append(*list.to, expanded...)
-			} else if list.to == &env.Files || strings.HasPrefix(entry, "PATH=") {
-				return env, false, nil
-			}
-		}
-	}
-	return env, true, nil
+	env, unexpanded := environments.NewSources(def, loginShell, config.Specifiers{Home: s.Home}, caller, own)
+	return env, environments.IsPathKnown(unexpanded), nil
 }

@@ -58,6 +58,31 @@ func (s *Supervisor) awaitReply(ctx context.Context, reply <-chan error) error {
 
 func noError(*entry) error { return nil }
 
+// How a client requests a run: see Begin.
+const (
+	HowStart   = "start"
+	HowResume  = "resume"
+	HowRestart = "restart"
+)
+
+// Begin is Start, Resume or Restart, as how specifies (one of the How constants), with the
+// environment of the caller. It is used for this run only, and is not stored. Errors: those of the
+// three, Invalid, OverLimit.
+func (s *Supervisor) Begin(ctx context.Context, id, how string, caller []string) error {
+	if err := checkTexts(&Spec{CallerEnvironment: caller}); err != nil {
+		return err
+	}
+	switch how {
+	case HowStart:
+		return s.startBy(ctx, id, caller)
+	case HowResume:
+		return s.resumeBy(ctx, id, caller)
+	case HowRestart:
+		return s.restartBy(ctx, id, caller)
+	}
+	return refuse(Invalid, "invalid how %s: expected start, resume or restart", brief(how))
+}
+
 // Start begins a fresh run, with a new conversation, and waits until its agent runs. First it ends
 // the leftover processes of an earlier run. Errors: NoSuchSession, InvalidState, WorkspaceMissing,
 // WorkspaceBusy, ConversationBusy, StartFailed, ShuttingDown.

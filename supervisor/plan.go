@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -45,10 +46,10 @@ type Plan struct {
 	// Conversation replaces Spec.Args if there is a conversation to continue. It is nil for a run that
 	// is fresh in any case.
 	Conversation  *Conversation
-	Environment   Environment        // sources of Spec.Env
-	ExistingScope *ExistingScope     // the scope to start in, nil for a new one
-	Properties    []session.Property // of the scope; they replace ScopeSettings
-	ScopeSettings []string           // the scope's properties in the agent's definition, as NAME=VALUE
+	Environment   environments.Sources // of Spec.Env
+	ExistingScope *ExistingScope       // the scope to start in, nil for a new one
+	Properties    []session.Property   // of the scope; they replace ScopeSettings
+	ScopeSettings []string             // the scope's properties in the agent's definition, as NAME=VALUE
 	StopTimeout   time.Duration
 	IDCommand     []string // of CreateConversationID
 }

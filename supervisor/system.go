@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -129,7 +130,7 @@ type Programs interface {
 	// FindProgram returns why a program, a path or a name in the PATH of that environment, could not
 	// be executed in dir. It returns nil if this cannot be determined before the start, as for a
 	// relative path if the workspace is unknown, for which dir is "".
-	FindProgram(ctx context.Context, program, dir string, env Environment) error
+	FindProgram(ctx context.Context, program, dir string, env environments.Sources) error
 }
 
 // Conversations detects which conversation an agent has.

@@ -181,7 +181,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	}
 	d.sup, d.executor = supervisor.New(options), executor
 	d.tmuxProblems = tmuxProblems{log: log, publish: d.sup.SetProblem}
-	executor.LoginShellProblem = d.reportLoginShell
+	executor.Environments.LoginShellProblem = d.reportLoginShell
 	executor.TmuxConfig = d.tmuxProblems.record
 	d.inhibitor.suspend, d.inhibitor.resume = d.sup.SuspendForShutdown, d.sup.ShutdownCancelled
 	d.inhibitor.flush, d.inhibitor.onWake = d.sup.Flush, d.sup.AlarmRang
@@ -278,7 +278,7 @@ func (d *parts) reload() error {
 		return err // nothing of the new configuration applies yet
 	}
 	d.notify.Configure(notify.Settings{Config: conf, Agents: agents, Home: d.home})
-	d.executor.ForgetLoginShell()
+	d.executor.Environments.ForgetLoginShell()
 	d.tmuxProblems.resolveAll()
 	return d.sup.Reload(conf, agents)
 }

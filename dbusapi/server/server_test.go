@@ -27,6 +27,7 @@ import (
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -73,7 +74,7 @@ func (fakeSystem) AttachCommand(context.Context, supervisor.Target) ([]string, e
 }
 
 func (fakeSystem) ResolvePath(path string) (string, error) { return filepath.EvalSymlinks(path) }
-func (fakeSystem) FindProgram(context.Context, string, string, supervisor.Environment) error {
+func (fakeSystem) FindProgram(context.Context, string, string, environments.Sources) error {
 	return nil
 }
 

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/failpoint"
-	"github.com/corrald/corral/internal/loginshell"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/tmux"
 	"github.com/corrald/corral/units"
@@ -23,20 +23,15 @@ import (
 // Executor implements the interfaces of supervisor.System. Its methods may be called at the same
 // time.
 type Executor struct {
-	Units      *units.Manager
-	Tmux       *tmux.Tmux
-	Shim       string // path of corral-shim
-	RuntimeDir string // $XDG_RUNTIME_DIR/corral
-
-	// LoginShellProblem is called each time the environment of the login shell is used, with the
-	// reason why that is not completely known, nil if it is. It may be nil.
-	LoginShellProblem func(error)
+	Units        *units.Manager
+	Tmux         *tmux.Tmux
+	Shim         string                 // path of corral-shim
+	Environments *environments.Composer // of the environments of agents
 
 	// TmuxConfig is called with a value of TmuxConfig= and the lines that are invalid there, once a
 	// tmux server has read that configuration. It may be nil.
 	TmuxConfig func(value string, invalid []tmux.InvalidLine)
 
-	loginShell   *loginshell.Shell
 	cgroups      string // mount point of the cgroup hierarchy
 	starts       chan struct{}
 	anticipating atomic.Bool // AnticipateStart is being carried out
@@ -46,17 +41,16 @@ type Executor struct {
 // processes and holds the kernel's cgroup lock for some milliseconds.
 const maxStarts = 16
 
-// New returns an Executor that uses systemd and tmux.
+// New returns an Executor that uses systemd and tmux. RuntimeDir is $XDG_RUNTIME_DIR/corral.
 func New(u *units.Manager, t *tmux.Tmux, shim, runtimeDir string) (*Executor, error) {
 	root, err := proc.CgroupRoot()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the cgroup v2 hierarchy: %w", err)
 	}
-	x := &Executor{
-		Units: u, Tmux: t, Shim: shim, RuntimeDir: runtimeDir, cgroups: root, starts: make(chan struct{}, maxStarts),
-	}
-	x.loginShell = loginshell.New(x.startLoginShell, shim)
-	return x, nil
+	return &Executor{
+		Units: u, Tmux: t, Shim: shim, Environments: environments.NewComposer(u.Environment, shim, runtimeDir, t.BusAddr),
+		cgroups: root, starts: make(chan struct{}, maxStarts),
+	}, nil
 }
 
 // System returns the Executor as each part of a supervisor.System.

@@ -23,6 +23,7 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/unitproperty"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/tmux"
 	"github.com/corrald/corral/units"
@@ -337,7 +338,8 @@ func (x *Executor) writeSpec(ctx context.Context, p supervisor.Plan) (string, er
 	}
 	spec := p.Spec
 	spec.Env = environment.Entries(variables)
-	_ = recordOrigins(p, variables) // if the disk is full, the agent starts without that record
+	// If the disk is full, the agent starts without that record.
+	_ = environments.WriteOrigins(p.Spec.StateDir, p.Spec.RunID, variables)
 	if err := os.MkdirAll(p.RuntimeDir, 0o700); err != nil {
 		return "", err
 	}

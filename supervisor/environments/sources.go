@@ -1,0 +1,81 @@
+// Package environments composes the environment of a run from its sources: the user manager, the
+// login shell, the agent's definition, the caller and the session. It records which variable comes
+// from which source. Package environment contains the rules by which a variable of one source
+// overrides that of another, or is not inherited.
+package environments
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/corrald/corral/internal/config"
+)
+
+// Sources contains the sources of a run's environment, except for the user manager, the login shell
+// and Corral's own variables, which Composer adds.
+type Sources struct {
+	LoginShell bool     // the login shell may be run for its environment, if the caller has no PATH of its own
+	Definition []string // Set= of the agent's definition, NAME=VALUE
+	Files      []string // EnvironmentFile= of the definition: paths, prefixed with - if the file may be missing
+	Unset      []string // Unset= of the definition: names that are not inherited
+	Caller     []string // environment of the client that has requested the run, as it was sent; it is not stored
+	Session    []string // the session's own variables
+}
+
+// Unexpanded is an entry of an agent's definition that is not in the sources, because one of its
+// specifiers has no value.
+type Unexpanded struct {
+	Name string // of the variable; of an environment file, its path in the definition
+	Err  error
+
+	isFile bool
+}
+
+// NewSources returns the sources of a run of the agent, with the environment of the caller and the
+// variables own of the session. LoginShell is LoginShell= of corral.conf, which the definition
+// overrides. The entries that cannot be expanded are returned in the order of the definition.
+func NewSources(
+	def config.Agent, loginShell bool, values config.Specifiers, caller, own []string,
+) (Sources, []Unexpanded) {
+	if def.LoginShell != nil {
+		loginShell = *def.LoginShell
+	}
+	s := Sources{
+		LoginShell: loginShell, Unset: slices.Clone(def.UnsetEnvironment), Caller: caller, Session: slices.Clone(own),
+	}
+	var unexpanded []Unexpanded
+	expand := func(entries []string, isFile bool) (all []string) {
+		for _, entry := range entries {
+			expanded, err := config.Expand([]string{entry}, values)
+			if err != nil {
+				name, _, _ := strings.Cut(entry, "=")
+				unexpanded = append(unexpanded, Unexpanded{Name: name, Err: err, isFile: isFile})
+			}
+			all = append(all, expanded...)
+		}
+		return all
+	}
+	s.Definition = expand(def.Environment, false)
+	s.Files = expand(def.EnvironmentFiles, true)
+	return s, unexpanded
+}
+
+// IsPathKnown reports whether sources without these entries have the PATH that they have with them:
+// no entry is PATH, or a file that may set it.
+func IsPathKnown(unexpanded []Unexpanded) bool {
+	return !slices.ContainsFunc(unexpanded, func(u Unexpanded) bool { return u.isFile || u.Name == "PATH" })
+}
+
+// CallerAfterStart returns the variables of the caller that are kept once the run has begun: those
+// that occur in ResumeCondition= of the agent's definition, because the search for its conversation
+// needs them.
+func CallerAfterStart(caller []string, def config.Agent) []string {
+	conditions := strings.Join(def.ResumeCondition, "\n")
+	var kept []string
+	for _, entry := range caller {
+		if name, _, _ := strings.Cut(entry, "="); strings.Contains(conditions, name) {
+			kept = append(kept, entry)
+		}
+	}
+	return kept
+}

@@ -50,8 +50,8 @@ var plan = map[string][]string{
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
 	"cmd/corrald": slices.Concat([]string{
-		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/effects", "supervisor/session",
-		"supervisor/store", "units", "tmux",
+		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/conversations", "supervisor/effects",
+		"supervisor/session", "supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
 		"internal/clock", "internal/exitstatus", "internal/keys", "internal/termsizes", "internal/outcome",
@@ -71,8 +71,10 @@ var plan = map[string][]string{
 	// The event loop, the rules it decides by, its records, and what carries out its decisions. The
 	// loop itself knows neither systemd nor tmux.
 	"supervisor": slices.Concat([]string{
-		"supervisor/environments", "supervisor/retention", "supervisor/session", "supervisor/store",
+		"supervisor/conversations", "supervisor/environments", "supervisor/retention", "supervisor/session",
+		"supervisor/store",
 	}, leaves),
+	"supervisor/conversations": slices.Concat([]string{"supervisor/session"}, leaves),
 	"supervisor/environments": {
 		"internal/atomicfile", "internal/bus", "internal/config", "internal/environment", "internal/loginshell",
 		"internal/program", "internal/safefile", "internal/sshagent", "internal/transient",

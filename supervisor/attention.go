@@ -50,7 +50,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 		status, changed := e.rec.NextReport(session.Report{
 			Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic(),
 		})
-		newConversation := s.isNewConversation(e, r.ConversationID)
+		newConversation := s.conversationRules(e.rec).IsNew(r.ConversationID, e.run.detection.reported)
 		if !changed && !newConversation {
 			return nil, nil
 		}
@@ -60,7 +60,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 		}
 		if newConversation {
 			s.setConversation(e, r.ConversationID, session.Reported)
-			e.run.reportedConversation = r.ConversationID
+			e.run.detection.reported = r.ConversationID
 		}
 		s.detectConversation(e, r.Activity, newConversation)
 		if changed {
@@ -128,18 +128,6 @@ func (r *runtime) takeReportSlot(now time.Time) bool {
 	}
 	r.nextReportSlot = r.nextReportSlot.Add(reportEvery)
 	return true
-}
-
-// isNewConversation reports whether the conversation id of a report is valid for this agent and
-// new. An id in the name of a file that Corral has chosen (IdSource=history-file) is not replaced
-// by a report. An id detected from a file that the agent holds open has precedence over a reported
-// one; if several such files are open, the reported id selects one of them.
-func (s *Supervisor) isNewConversation(e *entry, id string) bool {
-	def, r := s.Agents[e.rec.Agent], e.rec.Run
-	return id != "" &&
-		(def.IdSource == config.IdReport || config.UsesConversation(def.ResumeCommand)) &&
-		def.IdSource != config.IdHistoryFile &&
-		id != e.run.reportedConversation && (id != r.Conversation || r.ConversationFrom != session.Reported)
 }
 
 // shimSources are the sources whose status reports a shim forwards.

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -78,7 +79,7 @@ func scopeRuns(p Plan, report func(session.Event)) {
 
 func (f *fakeSystem) system() System {
 	return System{
-		Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Programs: f, Conversations: f,
+		Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Programs: f, Environments: f, Conversations: f,
 	}
 }
 
@@ -174,15 +175,19 @@ func (f *fakeSystem) createConversation(p Plan, report func(session.Event)) erro
 	return err
 }
 
-func (f *fakeSystem) DetectOpen(t Target, file OpenFile) string {
-	f.trace("list the open files of %s", t.ID)
+func (f *fakeSystem) DetectOpen(group string, _ int, file conversations.OpenFile) string {
+	f.trace("list the open files of %s", group)
 	f.preferred = file.Known
 	return f.open
 }
 
-func (f *fakeSystem) DetectPrinted(_ context.Context, p Plan, _ Conversation, _ *regexp.Regexp) string {
-	f.trace("read the output of %s", p.ID)
+func (f *fakeSystem) DetectPrinted(dir string, _ conversations.Printed, _ conversations.Variables) string {
+	f.trace("read the output of %s", filepath.Base(dir))
 	return f.printed
+}
+
+func (f *fakeSystem) Variables(context.Context, Plan) ([]environment.Variable, error) {
+	return nil, nil
 }
 
 func (f *fakeSystem) StopCause(context.Context, string) (StopCause, error) {

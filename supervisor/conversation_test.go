@@ -159,8 +159,8 @@ func TestResume_ReportsThatNothingWasSaved(t *testing.T) {
 		b.endRun("shop")
 		id := b.records.last("shop").ConversationID
 		b.system.start = func(p Plan, post func(session.Event)) error {
-			assert.Equal(t, []string{"%h/%U"}, p.Conversation.Condition)
-			assert.Equal(t, id, p.Conversation.Values.Conversation)
+			assert.Equal(t, []string{"%h/%U"}, p.Conversation.Saved.Patterns)
+			assert.Equal(t, id, p.Conversation.Saved.Values.Conversation)
 			post(session.ConversationNotFound{Run: p.Spec.RunID, ID: p.Conversation.FreshID})
 			return runs(p, post)
 		}
@@ -345,9 +345,10 @@ func TestConversation_IsDetectedFromOpenFiles(t *testing.T) {
 		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
 			"command": {Name: "command", ResumeCommand: []string{"resume", "%U"}, IdFile: regexp.MustCompile(`(.+)`)},
 		}))
+		detection := "0s list the open files of /" + UnitName("command", "shop")
 		detections := func(activity string, seq uint32) []string {
 			s.reportStatus(seq, activity, "")
-			return slices.DeleteFunc(b.takeTrace(), func(line string) bool { return line != "0s list the open files of shop" })
+			return slices.DeleteFunc(b.takeTrace(), func(line string) bool { return line != detection })
 		}
 		assert.Len(t, detections("idle", 10), 1, "no file is open yet")
 		assert.Empty(t, b.records.last("shop").ConversationID)
@@ -364,7 +365,7 @@ func TestConversation_IsDetectedFromOpenFiles(t *testing.T) {
 		b.system.open = "third"
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
 		recorded := b.takeTrace()
-		assert.Less(t, slices.Index(recorded, "0s list the open files of shop"), slices.Index(recorded, "0s terminate shop"))
+		assert.Less(t, slices.Index(recorded, detection), slices.Index(recorded, "0s terminate shop"))
 		assert.Equal(t, "third", b.records.last("shop").ConversationID)
 		b.endScope("shop")
 		s.disconnect()

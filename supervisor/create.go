@@ -2,8 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -258,14 +257,14 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 		return nil, err
 	}
 	rec := newRecord(id, def, spec)
-	if err := s.expandCommands(rec, def, spec); err != nil {
-		return nil, err
+	if err := s.conversationRules(rec).SetCommands(); err != nil {
+		return nil, refuse(ConfigError, "agent %q: %v", def.Name, err)
 	}
 	if !spec.NoStart {
 		if err := s.checkWorkspaceFree(rec, workspaceDir(rec)); err != nil {
 			return nil, err
 		}
-		if err := s.checkConversationFree(rec, continuesConversation(rec, false)); err != nil {
+		if err := s.checkConversationFree(rec, conversations.Continues(rec, false)); err != nil {
 			return nil, err
 		}
 	}
@@ -300,42 +299,13 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		OnLogin:          spec.OnLogin,
 		Exclusive:        spec.Exclusive,
 		ConversationID:   spec.ConversationID,
+		Command:          slices.Clone(spec.Command),
 		Defined:          len(spec.Command) == 0,
 		Arguments:        slices.Clone(spec.Arguments),
 		UnitProperties:   mergeProperties(nil, spec.UnitProperties),
 		Created:          time.Now(),
 		Worktree:         spec.worktree,
 	}
-}
-
-// expandCommands sets the session's commands: those of the agent's definition, with specifiers
-// expanded. A command or arguments of a client are used literally: specifiers in them are not
-// expanded.
-func (s *Supervisor) expandCommands(rec *session.Session, def config.Agent, spec Spec) error {
-	if rec.ConversationID == "" && (def.IdSource == config.IdPreset || def.IdSource == config.IdHistoryFile) {
-		rec.ConversationID = newUUID()
-	}
-	sp := s.specifiers(rec)
-	var err error
-	rec.Command = slices.Clone(spec.Command)
-	if !rec.Defined {
-		return nil
-	}
-	expand := config.Expand
-	if def.IdSource == config.IdCreate {
-		expand = config.ExpandKnown // there is no id yet
-	}
-	if rec.Command, err = expand(def.Command, sp); err != nil {
-		return refuse(ConfigError, "agent %q: Command: %v", def.Name, err)
-	}
-	rec.Command = append(rec.Command, spec.Arguments...)
-	if len(def.ResumeCommand) > 0 && (rec.ConversationID != "" || !config.UsesConversation(def.ResumeCommand)) {
-		if rec.ResumeCommand, err = config.Expand(def.ResumeCommand, sp); err != nil {
-			return refuse(ConfigError, "agent %q: ResumeCommand: %v", def.Name, err)
-		}
-	}
-	rec.Continues = firstRunContinues(rec, def, spec)
-	return nil
 }
 
 // specifiers returns the values of specifiers for the session.
@@ -417,13 +387,4 @@ func idFrom(name string) string {
 		return "session"
 	}
 	return id
-}
-
-// newUUID returns a random UUID (RFC 9562, version 4).
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	h := hex.EncodeToString(b[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }

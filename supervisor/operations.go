@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -133,7 +134,7 @@ func (s *Supervisor) checkUnoccupied(rec *session.Session, resumed bool, workspa
 	if err := s.checkWorkspaceFree(rec, startDir(rec, workspace)); err != nil {
 		return err
 	}
-	return s.checkConversationFree(rec, continuesConversation(rec, resumed))
+	return s.checkConversationFree(rec, conversations.Continues(rec, resumed))
 }
 
 // Restart stops the session, if it runs, and then starts it. Errors: those of Start.

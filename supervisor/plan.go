@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -45,7 +46,7 @@ type Plan struct {
 	Spec        shimwire.Spec
 	// Conversation replaces Spec.Args if there is a conversation to continue. It is nil for a run that
 	// is fresh in any case.
-	Conversation  *Conversation
+	Conversation  *conversations.Continuation
 	Environment   environments.Sources // of Spec.Env
 	ExistingScope *ExistingScope       // the scope to start in, nil for a new one
 	Properties    []session.Property   // of the scope; they replace ScopeSettings
@@ -94,10 +95,11 @@ func UnitName(agent, id string) string { return "app-corral-" + agent + "-" + id
 func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 	rec := e.rec
 	def := s.Agents[rec.Agent]
-	command, resume := s.commands(rec)
-	var conversation *Conversation
+	rules := s.conversationRules(rec)
+	command := rules.FreshCommand()
+	var conversation *conversations.Continuation
 	if resumed {
-		conversation = s.conversationToResume(rec, resume)
+		conversation = rules.Continuation()
 	}
 	dir := s.runtimeDir(rec.ID)
 	description := rec.Description

@@ -125,7 +125,7 @@ func (s *Supervisor) recordFromScope(sc Scope) (*session.Session, error) {
 		OnLogin: session.Ignore, Created: hello.Started,
 	}
 	s.applyRun(rec, sc, hello, shim)
-	s.detectGivenConversation(rec)
+	s.conversationRules(rec).RecordGiven()
 	return rec, nil
 }
 
@@ -157,20 +157,6 @@ func (s *Supervisor) identifyShim(sc Scope, id string) (hello shimwire.Message, 
 		}
 	}
 	return hello, shim, nil
-}
-
-// detectGivenConversation detects the agent's conversation in its command line. If the command line
-// contains one, the session can be resumed as before its record was lost.
-func (s *Supervisor) detectGivenConversation(rec *session.Session) {
-	def := s.Agents[rec.Agent]
-	id := def.FindConversation(rec.Command, s.specifiers(rec))
-	if id == "" {
-		return
-	}
-	rec.Defined = true
-	rec.Apply(session.ConversationIdentified{
-		Run: rec.Run.ID, ID: id, From: session.Given, Resume: s.resumeCommand(rec, id), At: rec.Run.Requested,
-	})
 }
 
 // asText converts the command and the working directory of a running agent to UTF-8, as records and

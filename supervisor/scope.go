@@ -36,9 +36,7 @@ type runtime struct {
 
 	cancelConversation func() // cancels the creation of the conversation, nil if none is being created
 
-	detecting            bool   // the conversation is being detected
-	detectAgain          bool   // and has to be detected once more after that
-	reportedConversation string // the conversation that the agent has reported last
+	detection detection // of the conversation that the agent has
 
 	// earlyEnds are ends of scopes that were reported before the start of the run had returned. They
 	// may belong to earlier runs.

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -19,8 +20,8 @@ type claim struct {
 // beginRun requests a new run and returns the channel on which the call is answered. If inside is
 // set, the run begins in the scope of the run before it.
 func (s *Supervisor) beginRun(e *entry, op session.Op, inside bool, c claim) <-chan error {
-	resume := continuesConversation(e.rec, op == session.OpResume)
-	c.conversation, c.dir = s.conversationForNewRun(e.rec, resume), startDir(e.rec, c.resolution)
+	resume := conversations.Continues(e.rec, op == session.OpResume)
+	c.conversation, c.dir = s.conversationRules(e.rec).KnownID(resume), startDir(e.rec, c.resolution)
 	e.claim = c
 	begin := s.withDefinition(e, session.Begin{
 		Resume: resume,
@@ -57,12 +58,7 @@ func (s *Supervisor) prepareStart(e *entry) {
 	}
 	e.exitInRuntimeDir = false
 	s.watchRunFiles(e)
-	rec, def := e.rec, s.Agents[e.rec.Agent]
-	id := s.conversationForNewRun(rec, begin.Resume)
-	create := id == "" && rec.Defined && def.IdSource == config.IdCreate
-	if id == "" && rec.Defined && assignsID(def) && !create {
-		id = newUUID()
-	}
+	id, create := s.conversationRules(e.rec).AssignID(begin.Resume)
 	if id != "" {
 		s.setConversation(e, id, session.Given)
 	}

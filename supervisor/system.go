@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -22,6 +23,7 @@ type System struct {
 	ControlGroups ControlGroups
 	Terminals     Terminals
 	Programs      Programs
+	Environments  Environments
 	Conversations Conversations
 }
 
@@ -133,14 +135,23 @@ type Programs interface {
 	FindProgram(ctx context.Context, program, dir string, env environments.Sources) error
 }
 
-// Conversations detects which conversation an agent has.
+// Environments composes the environments of runs.
+type Environments interface {
+	// Variables returns the variables of the run's agent, with their sources. It may run the login
+	// shell.
+	Variables(ctx context.Context, p Plan) ([]environment.Variable, error)
+}
+
+// Conversations detects which conversation an agent has: a conversations.Detector. It reads files
+// of the agent, and may block like ResolvePath.
 type Conversations interface {
-	// DetectOpen returns the id of the conversation whose file the agent, or one of its descendants,
-	// holds open, "" if there is none. It reads files of the agent, and may block like ResolvePath.
-	DetectOpen(t Target, file OpenFile) string
-	// DetectPrinted returns the id that the pattern finds in what the agent of a run has printed at
-	// its end, "" if there is none, or if the agent has saved nothing for it.
-	DetectPrinted(ctx context.Context, p Plan, c Conversation, pattern *regexp.Regexp) string
+	// DetectOpen returns the id of the conversation whose file the agent, the process with this PID
+	// in this control group, or one of its descendants holds open, "" if there is none.
+	DetectOpen(group string, agent int, file conversations.OpenFile) string
+	// DetectPrinted returns the id that the agent of a run has printed at its end, found in the
+	// session's state directory, "" if there is none, or if the agent has saved nothing for it.
+	// Variables is called if that depends on the environment of the agent.
+	DetectPrinted(dir string, p conversations.Printed, variables conversations.Variables) string
 }
 
 // executeOn carries out an effect on a target and returns once that is done. It is not called by

@@ -15,11 +15,11 @@ func (x *Executor) FindProgram(ctx context.Context, name, dir string, env enviro
 
 // environment returns the environment of the run's agent as NAME=VALUE.
 func (x *Executor) environment(ctx context.Context, p supervisor.Plan) ([]string, error) {
-	variables, err := x.variables(ctx, p)
+	variables, err := x.Variables(ctx, p)
 	return environment.Entries(variables), err
 }
 
-// variables returns the variables of the run's agent, with their sources.
-func (x *Executor) variables(ctx context.Context, p supervisor.Plan) ([]environment.Variable, error) {
+// Variables implements supervisor.Environments.
+func (x *Executor) Variables(ctx context.Context, p supervisor.Plan) ([]environment.Variable, error) {
 	return x.Environments.Compose(ctx, p.Environment, p.ID, p.Spec.Dir)
 }

@@ -53,10 +53,11 @@ func New(u *units.Manager, t *tmux.Tmux, shim, runtimeDir string) (*Executor, er
 	}, nil
 }
 
-// System returns the Executor as each part of a supervisor.System.
+// System returns the Executor as each part of a supervisor.System that it implements: as all but
+// Conversations.
 func (x *Executor) System() supervisor.System {
 	return supervisor.System{
-		Executor: x, Systemd: x, Processes: x, ControlGroups: x, Terminals: x, Programs: x, Conversations: x,
+		Executor: x, Systemd: x, Processes: x, ControlGroups: x, Terminals: x, Programs: x, Environments: x,
 	}
 }
 

@@ -1,14 +1,18 @@
-package effects
+package conversations
 
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 )
 
 func TestPlain_StripsEscapeSequences(t *testing.T) {
@@ -51,9 +55,6 @@ func TestTail_ReadsAcrossLogRotation(t *testing.T) {
 	text, err := tail(dir, 8)
 	require.NoError(t, err)
 	assert.Empty(t, text)
-	write := func(name, text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
 	for _, c := range []struct{ log, before, want string }{
 		{"short", "", "short"},
 		{"a long line", "", "ong line"},
@@ -61,20 +62,42 @@ func TestTail_ReadsAcrossLogRotation(t *testing.T) {
 		{"new", "x", "xnew"},
 		{"", "the old one alone", "ne alone"},
 	} {
-		write("output.log", c.log)
+		write(t, dir, "output.log", c.log)
 		if c.log == "" {
 			require.NoError(t, os.Remove(filepath.Join(dir, "output.log")))
 		}
-		write("output.log.1", c.before)
+		write(t, dir, "output.log.1", c.before)
 		text, err := tail(dir, 8)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, string(text))
 	}
 }
 
-func TestDistance_CountsGenerations(t *testing.T) {
-	parents := map[int]int{10: 1, 11: 10, 12: 11, 20: 1, 30: 31, 31: 30}
-	for pid, want := range map[int]int{10: 0, 11: 1, 12: 2, 20: -1, 30: -1, 99: -1} {
-		assert.Equal(t, want, distance(parents, pid, 10), pid)
+func TestDetectPrinted(t *testing.T) {
+	home := t.TempDir()
+	write(t, home, "saved", "")
+	pattern := regexp.MustCompile(`resume (\S+)`)
+	for name, c := range map[string]struct {
+		printed   string
+		condition []string
+		want      string
+	}{
+		"nothing":                            {"bye", nil, ""},
+		"the last one":                       {"resume a\nresume \x1b[1mb\x1b[m\n", nil, "b"},
+		"an invalid id":                      {"resume a\nresume --x\n", nil, ""},
+		"a conversation that exists":         {"resume saved\n", []string{"%h/%U"}, "saved"},
+		"a conversation that does not exist": {"resume a\n", []string{"%h/%U"}, ""},
+		"a condition that cannot be checked": {"resume saved\n", []string{"%h/%U", "%i"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "output.log", c.printed)
+			variables := noVariables
+			if c.condition != nil {
+				variables = func() ([]environment.Variable, error) { return nil, nil }
+			}
+			p := Printed{pattern, Saved{Patterns: c.condition, Values: config.Specifiers{Conversation: "x", Home: home}}}
+			assert.Equal(t, c.want, Detector{}.DetectPrinted(dir, p, variables))
+		})
 	}
 }

@@ -1,0 +1,122 @@
+package conversations
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/safefile"
+)
+
+// Printed describes the id of its conversation that an agent prints at its end.
+type Printed struct {
+	Pattern *regexp.Regexp // the first group is the id
+	Saved   Saved          // has to be true of a conversation with this id
+}
+
+// maxPrinted bounds how much of an agent's output is searched for the id of its conversation, which
+// the agent prints at its end, in bytes.
+const maxPrinted = 16 << 10
+
+// DetectPrinted returns the last match of the pattern in the end of the output, which is in the
+// session's state directory, if the agent has saved a conversation with that id; otherwise "".
+func (Detector) DetectPrinted(dir string, p Printed, variables Variables) string {
+	text, err := tail(dir, maxPrinted)
+	if err != nil {
+		return ""
+	}
+	found := p.Pattern.FindAllStringSubmatch(plain(text), -1)
+	if len(found) == 0 || !config.ValidConversationID(found[len(found)-1][1]) {
+		return ""
+	}
+	p.Saved.Values.Conversation = found[len(found)-1][1]
+	if saved, _, err := p.Saved.check(variables); err != nil || !saved {
+		return ""
+	}
+	return p.Saved.Values.Conversation
+}
+
+// tail reads the last size bytes of a session's log, which may have been rotated just before.
+func tail(dir string, size int64) ([]byte, error) {
+	var text []byte
+	for _, name := range []string{"output.log", "output.log.1"} {
+		f, err := safefile.Open(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) { // the new file could not be created, or the log was never rotated
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err == nil {
+			_, err = f.Seek(max(0, info.Size()-(size-int64(len(text)))), io.SeekStart)
+		}
+		var more []byte
+		if err == nil {
+			more, err = io.ReadAll(io.LimitReader(f, size))
+		}
+		_ = f.Close()
+		if err != nil {
+			return nil, err
+		}
+		if text = append(more, text...); int64(len(text)) >= size {
+			break
+		}
+	}
+	return text, nil
+}
+
+// plain returns the text that a program has written to its terminal, without the escape sequences
+// of ECMA-48 and without control characters except line feeds.
+func plain(b []byte) string {
+	const escape = 0x1b
+	text := make([]byte, 0, len(b))
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == escape:
+			i += escapeLength(b[i:]) - 1
+		case c >= ' ' && c != 0x7f, c == '\n':
+			text = append(text, c)
+		}
+	}
+	return strings.ToValidUTF8(string(text), "\uFFFD")
+}
+
+// escapeLength returns the length of the escape sequence that b begins with.
+func escapeLength(b []byte) int {
+	if len(b) < 2 {
+		return len(b)
+	}
+	switch b[1] {
+	case '[': // CSI: parameter and intermediate bytes, then a final byte
+		for i := 2; i < len(b); i++ {
+			if b[i] < 0x20 || b[i] > 0x3f {
+				return i + 1
+			}
+		}
+		return len(b)
+	case ']', 'P', 'X', '^', '_': // a control string, terminated by ST or BEL
+		for i := 2; i < len(b); i++ {
+			switch b[i] {
+			case '\a':
+				return i + 1
+			case 0x1b:
+				if i+1 < len(b) && b[i+1] == '\\' {
+					return i + 2
+				}
+				return i // another sequence interrupts the string
+			}
+		}
+		return len(b)
+	}
+	for i := 1; i < len(b); i++ { // intermediate bytes, then a final byte
+		if b[i] < 0x20 || b[i] > 0x2f {
+			return i + 1
+		}
+	}
+	return len(b)
+}

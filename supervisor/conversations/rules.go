@@ -42,7 +42,7 @@ func (r Rules) SetCommands() (err error) {
 		expand = config.ExpandKnown // there is no id yet
 	}
 	if rec.Command, err = expand(def.Command, values); err != nil {
-		return fmt.Errorf("Command: %w", err)
+		return fmt.Errorf("Command: %w", err) //nolint:staticcheck // the name of a key
 	}
 	rec.Command = append(rec.Command, rec.Arguments...)
 	if len(def.ResumeCommand) > 0 && (rec.ConversationID != "" || !config.UsesConversation(def.ResumeCommand)) {

@@ -51,7 +51,7 @@ var plan = map[string][]string{
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
 	"cmd/corrald": slices.Concat([]string{
 		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/conversations", "supervisor/effects",
-		"supervisor/session", "supervisor/store", "units", "tmux",
+		"supervisor/environments", "supervisor/session", "supervisor/sources", "supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
 		"internal/clock", "internal/exitstatus", "internal/keys", "internal/termsizes", "internal/outcome",
@@ -72,7 +72,7 @@ var plan = map[string][]string{
 	// loop itself knows neither systemd nor tmux.
 	"supervisor": slices.Concat([]string{
 		"supervisor/conversations", "supervisor/environments", "supervisor/retention", "supervisor/session",
-		"supervisor/store",
+		"supervisor/sources", "supervisor/store", "supervisor/workspaces",
 	}, leaves),
 	"supervisor/conversations": slices.Concat([]string{"supervisor/session"}, leaves),
 	"supervisor/environments": {
@@ -81,8 +81,12 @@ var plan = map[string][]string{
 	},
 	"supervisor/retention": {"supervisor/session", "internal/config"},
 	"supervisor/session":   {"internal/exitstatus", "internal/outcome"},
+	"supervisor/sources":   {"internal/fdpoll", "internal/inotify"},
 	"supervisor/store": {
 		"supervisor/session", "internal/atomicfile", "internal/exitstatus", "internal/failpoint", "internal/safefile",
+	},
+	"supervisor/workspaces": {
+		"supervisor/session", "supervisor/sources", "internal/deadline", "internal/inotify",
 	},
 	"supervisor/effects": slices.Concat([]string{
 		"supervisor", "supervisor/environments", "supervisor/session", "units", "tmux",
@@ -295,6 +299,7 @@ func TestSources_NeitherSleepNorSkipTests(t *testing.T) {
 func TestTimers_AreThoseOfPackageDeadline(t *testing.T) {
 	daemon := []string{
 		"cmd/corrald", "dbusapi/server", "notify", "supervisor", "supervisor/effects", "supervisor/environments",
+		"supervisor/workspaces",
 		"units", "tmux",
 	}
 	for _, f := range tree(t) {

@@ -51,7 +51,7 @@ const firstProbeTimeout = time.Second
 func (s *Supervisor) awaitProbes(ctx context.Context) {
 	ctx, cancel := s.AfterFunc.Context(ctx, firstProbeTimeout)
 	defer cancel()
-	for s.probes > 0 {
+	for s.files.IsProbing() {
 		select {
 		case f := <-s.mailbox:
 			f()
@@ -156,7 +156,7 @@ func (s *Supervisor) compareScopes(scopes []Scope, runs map[*entry]string) {
 	// By now the shims that were connected first have sent their Hello. It is read in this iteration,
 	// so that all sessions are published together.
 	for _, e := range s.sessions {
-		if e.run.shim.key != 0 {
+		if e.run.shim.IsOpen() {
 			s.readShim(e, e.rec.Run.ID)
 		}
 	}
@@ -205,12 +205,12 @@ func (s *Supervisor) adoptRun(e *entry, sc Scope) {
 	e.run.attached = s.Terminals.IsAttached(s.target(e))
 	switch {
 	case s.readExit(e):
-	case r.Started.IsZero() && (hasPane || e.run.shim.key != 0): // its shim reports the agent soon
+	case r.Started.IsZero() && (hasPane || e.run.shim.IsOpen()): // its shim reports the agent soon
 	case r.Started.IsZero():
 		s.apply(e, session.StartFailed{
 			Run: r.ID, Reason: interrupted, Interrupted: true, At: time.Now(), Monotonic: s.Monotonic(),
 		})
-	case e.run.shim.key == 0:
+	case !e.run.shim.IsOpen():
 		s.shimDisconnected(e, r.ID)
 	}
 	// Either systemd stops the scope itself, and its SIGTERM has ended the tmux server, or it has left

@@ -65,7 +65,9 @@ func newBed(t *testing.T) *bed {
 	b := &bed{t: t, home: t.TempDir(), begin: time.Now(), log: &lockedBuffer{}}
 	b.system = &fakeSystem{bed: b, populated: true}
 	b.records = &records{bed: b, dir: filepath.Join(b.home, "state"), saved: map[string]*session.Session{}}
-	b.files = &files{events: make(chan inotify.Event), closed: make(chan struct{}), paths: map[string]int32{}}
+	b.files = &files{
+		events: make(chan inotify.Event), closed: make(chan struct{}), paths: map[string]int32{}, live: map[int32]bool{},
+	}
 	b.fds = &descriptors{ready: make(chan fdpoll.Key), closed: make(chan struct{}), keys: map[int]fdpoll.Key{}}
 	b.sup = New(Options{
 		Config: config.Default(),
@@ -73,7 +75,7 @@ func newBed(t *testing.T) *bed {
 			"command": {Name: "command"},
 			"claude":  {Name: "claude", Command: []string{"claude"}},
 		},
-		Records: b.records, System: b.system.system(), Publisher: b, Files: b.files, Descriptors: b.fds,
+		Records: b.records, System: b.system.system(), Publisher: b, Inotify: b.files, Poller: b.fds,
 		Log:     slog.New(slog.NewTextHandler(b.log, nil)),
 		Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
 		SinceBoot: func() time.Duration { return time.Hour + time.Since(b.begin) - b.clockOffset },
@@ -259,7 +261,7 @@ func (r *records) Remove(id string) error {
 	return os.RemoveAll(r.SessionDir(id))
 }
 
-// files is a Files whose events come from tests.
+// files is a sources.Inotify whose events come from tests.
 type files struct {
 	fails func(path string) error // returns the error of Add; nil: there is none
 
@@ -268,6 +270,7 @@ type files struct {
 
 	mu    sync.Mutex
 	paths map[string]int32 // the watch of each path that was ever added
+	live  map[int32]bool   // watches that were added and not removed
 }
 
 func (f *files) Add(path string, _ uint32) (int32, error) {
@@ -284,10 +287,28 @@ func (f *files) Add(path string, _ uint32) (int32, error) {
 	if f.paths[path] == 0 {
 		f.paths[path] = int32(len(f.paths) + 1)
 	}
+	f.live[f.paths[path]] = true
 	return f.paths[path], nil
 }
 
-func (f *files) Remove(int32) {}
+func (f *files) Remove(watch int32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.live, watch)
+}
+
+// isWatched reports whether dir, or anything below it, is watched.
+func (f *files) isWatched(dir string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for path, watch := range f.paths {
+		if f.live[watch] && strings.HasPrefix(path+"/", dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 func (f *files) Close() error { close(f.closed); return nil }
 
 func (f *files) Run(report func(inotify.Event)) {
@@ -310,7 +331,7 @@ func (f *files) notify(dir, name string, mask uint32) {
 	f.events <- inotify.Event{Watch: watch, Mask: mask, Name: name}
 }
 
-// descriptors is a Descriptors whose events come from tests.
+// descriptors is a sources.Poller whose events come from tests.
 type descriptors struct {
 	ready  chan fdpoll.Key
 	closed chan struct{}

@@ -16,6 +16,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/workspaces"
 )
 
 // Limits of the values that a client specifies for a session.
@@ -113,10 +114,14 @@ func (s *Supervisor) checkSpec(spec *Spec) error {
 	if err := checkTexts(spec); err != nil {
 		return err
 	}
-	if err := checkWorkspace(spec.WorkingDirectory); err != nil {
-		return err
+	dir := spec.WorkingDirectory
+	if !filepath.IsAbs(dir) {
+		return refuse(Invalid, "invalid WorkingDirectory %s: expected an absolute path", brief(dir))
 	}
-	spec.workspace, spec.inode = resolve(spec.WorkingDirectory), inodeOf(spec.WorkingDirectory)
+	if err := workspaces.Check(dir); err != nil {
+		return refuse(WorkspaceMissing, "%v", err)
+	}
+	spec.workspace, spec.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
 	return nil
 }
 
@@ -200,23 +205,6 @@ func CheckLabels(labels map[string]string) error {
 	return nil
 }
 
-// checkWorkspace returns an error if dir cannot be a workspace. Errors: Invalid, WorkspaceMissing.
-func checkWorkspace(dir string) error {
-	if !filepath.IsAbs(dir) {
-		return refuse(Invalid, "invalid WorkingDirectory %s: expected an absolute path", brief(dir))
-	}
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return refuse(WorkspaceMissing, "workspace %q does not exist", dir)
-	case err != nil:
-		return refuse(WorkspaceMissing, "cannot use workspace %q: %v", dir, errors.Unwrap(err))
-	case !info.IsDir():
-		return refuse(WorkspaceMissing, "workspace %q is not a directory", dir)
-	}
-	return nil
-}
-
 // brief quotes a text of a client for a message, and shortens it.
 func brief(text string) string {
 	const maxLength = 64
@@ -261,7 +249,7 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 		return nil, refuse(ConfigError, "agent %q: %v", def.Name, err)
 	}
 	if !spec.NoStart {
-		if err := s.checkWorkspaceFree(rec, workspaceDir(rec)); err != nil {
+		if err := s.checkWorkspaceFree(rec, workspaces.LastDirectory(rec)); err != nil {
 			return nil, err
 		}
 		if err := s.checkConversationFree(rec, conversations.Continues(rec, false)); err != nil {
@@ -361,7 +349,7 @@ func (s *Supervisor) idBase(agent string, spec Spec) string {
 	switch {
 	case spec.Worktree != nil && *spec.Worktree != "":
 		return idFrom(*spec.Worktree)
-	case spec.workspace != "/" && spec.workspace != resolve(s.Home):
+	case spec.workspace != "/" && spec.workspace != workspaces.Resolve(s.Home):
 		return idFrom(filepath.Base(spec.WorkingDirectory))
 	case len(spec.Command) > 0:
 		return idFrom(filepath.Base(spec.Command[0]))

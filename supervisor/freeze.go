@@ -93,7 +93,7 @@ func (s *Supervisor) watchControlGroup(e *entry) error {
 		return nil
 	}
 	onEvent, rewatch := func(inotify.Event) { s.checkControlGroup(e) }, func() { s.rewatchRunFiles(e) }
-	number, err := s.watchPath(s.ControlGroups.EventsFile(r.ControlGroup), unix.IN_MODIFY, onEvent, rewatch)
+	number, err := s.files.Watch(s.ControlGroups.EventsFile(r.ControlGroup), unix.IN_MODIFY, onEvent, rewatch)
 	if errors.Is(err, errNotExist) { // systemd reports the end of the scope
 		return nil
 	}

@@ -58,7 +58,7 @@ func TestShimConnection_ReadsAFloodInSlices(t *testing.T) {
 // none.
 func (s *shim) loopConnection() (fd int) {
 	s.t.Helper()
-	require.NoError(s.t, s.sup.do(func() { fd = s.sup.sessions["shop"].run.shim.fd }))
+	require.NoError(s.t, s.sup.do(func() { fd = s.sup.sessions["shop"].run.shim.FD() }))
 	return fd
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/workspaces"
 )
 
 // The processes that Kill sends a signal to.
@@ -118,7 +119,7 @@ func checkStartable(e *entry) error {
 // checkCanStart returns an error if the session cannot be started now: in addition to the reasons
 // of checkStartable, because the daemon or the machine shuts down, or because the workspace or the
 // conversation is in use.
-func (s *Supervisor) checkCanStart(e *entry, resumed bool, workspace *resolution) error {
+func (s *Supervisor) checkCanStart(e *entry, resumed bool, workspace *workspaces.Resolution) error {
 	if err := s.checkNotShuttingDown(); err != nil {
 		return err
 	}
@@ -130,8 +131,8 @@ func (s *Supervisor) checkCanStart(e *entry, resumed bool, workspace *resolution
 
 // checkUnoccupied returns an error if another session uses the workspace or the conversation that a
 // new run of this session would use.
-func (s *Supervisor) checkUnoccupied(rec *session.Session, resumed bool, workspace *resolution) error {
-	if err := s.checkWorkspaceFree(rec, startDir(rec, workspace)); err != nil {
+func (s *Supervisor) checkUnoccupied(rec *session.Session, resumed bool, workspace *workspaces.Resolution) error {
+	if err := s.checkWorkspaceFree(rec, workspaces.NextDirectory(rec, workspace)); err != nil {
 		return err
 	}
 	return s.checkConversationFree(rec, conversations.Continues(rec, resumed))

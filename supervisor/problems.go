@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/supervisor/sources"
 	"github.com/corrald/corral/supervisor/store"
 )
 
@@ -90,7 +91,7 @@ func (s *Supervisor) problems() []Problem {
 		if e.saveErr != nil && !errors.Is(e.saveErr, store.ErrNewer) {
 			all = append(all, Problem{Session: e.rec.ID, Text: saveProblem(e.saveErr)})
 		}
-		if err := s.watchError(e); err != nil && s.Files != nil {
+		if err := s.watchError(e); err != nil && s.files.Inotify() != nil {
 			all = append(all, Problem{Session: e.rec.ID, Text: watchProblem(err)})
 		}
 		if e.run.deferredEnd != nil {
@@ -109,10 +110,10 @@ func (s *Supervisor) watchError(e *entry) error {
 	if !e.rec.Run.Live() {
 		return nil
 	}
-	if w := s.workspaces[workspaceKeyOf(e)]; w != nil && e.watchErr == nil {
-		return w.err
+	if e.watchErr != nil {
+		return e.watchErr
 	}
-	return e.watchErr
+	return s.workspaces.Err(workspaceKeyOf(e))
 }
 
 // saveProblem returns the text of the problem that the last change of a session is not on disk.
@@ -169,7 +170,7 @@ func (s *Supervisor) recordWatchError(id string, before *error, err error) {
 		return
 	}
 	s.retryDelay = 0
-	if !errors.Is(err, errNoWatcher) { // openFiles logs this once, not for each session
+	if !errors.Is(err, sources.ErrNoInotify) { // openFiles logs this once, not for each session
 		s.Log.Warn("cannot watch the files of a session", "session", id, "err", err,
 			"message_id", journal.NotWatched)
 	}
@@ -218,7 +219,7 @@ func (s *Supervisor) scheduleRetry() {
 
 // maxRetryDelay returns the longest delay until the next retry, 0 if there is nothing to retry.
 func (s *Supervisor) maxRetryDelay() (limit time.Duration) {
-	if s.Files == nil {
+	if s.files.Inotify() == nil {
 		limit = maxRetry
 	}
 	for _, e := range s.sessions {
@@ -250,22 +251,16 @@ func (s *Supervisor) retry() {
 			s.rewatchRunFiles(e)
 		}
 	}
-	for _, w := range s.workspaces {
-		if w.err != nil {
-			s.probeWorkspace(w)
-		}
-	}
+	s.workspaces.Retry()
 }
-
-var errNoWatcher = errors.New("no files can be watched")
 
 // openFiles creates the inotify instance that watches files, if there is none yet. If it cannot, it
 // sets a problem, and retry calls it again.
 func (s *Supervisor) openFiles() {
-	if s.Files != nil {
+	if s.files.Inotify() != nil {
 		return
 	}
-	files, err := s.OpenFiles()
+	in, err := s.OpenInotify()
 	if err != nil {
 		if s.daemonProblems["inotify"] == "" {
 			s.Log.Error("cannot watch files", "err", err, "message_id", journal.NotWatched)
@@ -273,7 +268,7 @@ func (s *Supervisor) openFiles() {
 		s.setProblem("inotify", inotifyProblem(err))
 		return
 	}
-	s.Files = files
+	s.files.SetInotify(in)
 	s.setProblem("inotify", "")
 	if s.loopStarted {
 		s.runFiles()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
 	"github.com/corrald/corral/supervisor/store"
 )
 
@@ -214,9 +215,9 @@ func TestInotify_NoInstanceAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		options := b.sup.Options
-		options.Files = nil
+		options.Inotify = nil
 		full := true
-		options.OpenFiles = func() (Files, error) {
+		options.OpenInotify = func() (sources.Inotify, error) {
 			if full {
 				return nil, fmt.Errorf("cannot watch files: %w", unix.EMFILE)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/unitproperty"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
 )
 
 // runtime is what the event loop needs for a run in addition to its facts. It ends with the daemon,
@@ -42,20 +43,20 @@ type runtime struct {
 	// may belong to earlier runs.
 	earlyEnds []scopeEnd
 
-	tmux        descriptor      // pidfd of the tmux server
-	tmuxProcess session.Process // the process of that pidfd
-	lostTmux    session.Process // the tmux server that had exited before it could be watched
-	shim        descriptor      // the socket
-	shimPeer    session.Process // the process at its other end
+	tmux        sources.Descriptor // pidfd of the tmux server
+	tmuxProcess session.Process    // the process of that pidfd
+	lostTmux    session.Process    // the tmux server that had exited before it could be watched
+	shim        sources.Descriptor // the socket
+	shimPeer    session.Process    // the process at its other end
 
 	messageSpanStart time.Duration // by CLOCK_MONOTONIC: begin of the span that limits the shim's messages
 	messagesInSpan   int           // number of messages that were read in that span
 
-	agent        descriptor       // pidfd of the agent, none once it has exited
-	watchedAgent session.Process  // the process of that pidfd, also after it has exited
-	agentEnded   bool             // that pidfd has reported its exit
-	tmuxReaped   bool             // the tmux server was made to notice that the agent has exited
-	recordTimer  deadline.Stopper // runs while the agent has exited and its exit is not recorded
+	agent        sources.Descriptor // pidfd of the agent, none once it has exited
+	watchedAgent session.Process    // the process of that pidfd, also after it has exited
+	agentEnded   bool               // that pidfd has reported its exit
+	tmuxReaped   bool               // the tmux server was made to notice that the agent has exited
+	recordTimer  deadline.Stopper   // runs while the agent has exited and its exit is not recorded
 
 	redialScheduled bool          // the loop is about to connect to the shim again
 	redialDelay     time.Duration // before the next such attempt, 0 for none
@@ -216,7 +217,7 @@ func (s *Supervisor) queryFoundStop(e *entry) {
 			s.post(func() {
 				s.stopQueries--
 				if !e.removed && e.rec.Run.ID == run && !e.pending.Ending() {
-					s.applyStopCause(e, e.run.tmux.key == 0, cause)
+					s.applyStopCause(e, !e.run.tmux.IsOpen(), cause)
 				}
 			})
 		})

@@ -106,10 +106,10 @@ func (s *Supervisor) canReceive(e *entry, run string) bool {
 	if e.run.messagesInSpan < messageBurst {
 		return true
 	}
-	key := e.run.shim.key
+	shim := e.run.shim
 	s.AfterFunc(e.run.messageSpanStart+messageSpan-now, func() {
 		s.post(func() {
-			if e.run.shim.key == key {
+			if e.run.shim == shim {
 				s.readShim(e, run)
 			}
 		})

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
-	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
 )
 
 // shim is the shim of session shop: it listens on a real socket, and conn is its end of the event
@@ -90,9 +90,12 @@ func (s *shim) disconnect() {
 // descriptor.
 func (s *shim) ready() {
 	s.t.Helper()
-	var key fdpoll.Key
-	require.NoError(s.t, s.sup.do(func() { key = s.sup.sessions["shop"].run.shim.key }))
-	if key != 0 {
+	var shim sources.Descriptor
+	require.NoError(s.t, s.sup.do(func() { shim = s.sup.sessions["shop"].run.shim }))
+	if shim.IsOpen() {
+		s.fds.mu.Lock()
+		key := s.fds.keys[shim.FD()]
+		s.fds.mu.Unlock()
 		s.fds.ready <- key
 	}
 	synctest.Wait()

@@ -5,23 +5,25 @@ import (
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/workspaces"
 )
 
 // claim is what the next run is going to use, while the pending operation waits to begin it. No
 // other session can begin a run with the same conversation, or exclusively in the same directory,
 // meanwhile.
 type claim struct {
-	conversation string      // "" if it is not known
-	dir          resolvedDir // where the agent is going to run
-	resolution   *resolution // of the workspace's path, nil if it was not resolved
-	caller       []string    // the environment of the caller
+	conversation string                 // "" if it is not known
+	dir          workspaces.Directory   // where the agent is going to run
+	resolution   *workspaces.Resolution // of the workspace's path, nil if it was not resolved
+	caller       []string               // the environment of the caller
 }
 
 // beginRun requests a new run and returns the channel on which the call is answered. If inside is
 // set, the run begins in the scope of the run before it.
 func (s *Supervisor) beginRun(e *entry, op session.Op, inside bool, c claim) <-chan error {
 	resume := conversations.Continues(e.rec, op == session.OpResume)
-	c.conversation, c.dir = s.conversationRules(e.rec).KnownID(resume), startDir(e.rec, c.resolution)
+	c.conversation = s.conversationRules(e.rec).KnownID(resume)
+	c.dir = workspaces.NextDirectory(e.rec, c.resolution)
 	e.claim = c
 	begin := s.withDefinition(e, session.Begin{
 		Resume: resume,
@@ -105,7 +107,7 @@ func (s *Supervisor) createConversation(e *entry) {
 // startScope starts the scope of the run.
 func (s *Supervisor) startScope(e *entry) {
 	begin := e.pending.Begin
-	run, resolution, plan := e.rec.Run.ID, s.resolvePath(e.rec.WorkingDirectory), s.plan(e, begin.Resume)
+	run, resolution, plan := e.rec.Run.ID, s.resolver.Resolve(e.rec.WorkingDirectory), s.plan(e, begin.Resume)
 	if begin.Inside {
 		before := e.rec.Past[len(e.rec.Past)-1]
 		plan.ExistingScope = &ExistingScope{before.InvocationID, before.ControlGroup, before.Agent}
@@ -115,7 +117,7 @@ func (s *Supervisor) startScope(e *entry) {
 	}
 	s.queueStartAfterSave(e, func() {
 		failpoint.Hit("start.record-saved")
-		err := resolution.wait(s.ctx, s, plan.Spec.Dir)
+		err := awaitResolution(s.ctx, resolution, plan.Spec.Dir)
 		if err == nil {
 			s.post(func() { s.workspaceResolved(e, run, resolution) })
 			t := Task{Effect: session.StartScope{}, Plan: plan}

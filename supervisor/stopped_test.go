@@ -111,7 +111,7 @@ func TestShutdown_DoesNotRepeatSystemdsSIGTERM(t *testing.T) {
 	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
 		b.system.scopes = listedScopes(true)
 		e := b.sup.sessions["shop"]
-		require.NoError(t, b.sup.do(func() { b.sup.closeDescriptor(&e.run.tmux) }), "tmux has exited because of its SIGTERM")
+		b.onLoop(func() { b.sup.descriptors.Close(&e.run.tmux) }) // tmux has exited because of its SIGTERM
 		quit()
 		<-time.After(tmuxExitTimeout)
 		assert.NotContains(t, b.takeTrace(), "0.25s terminate shop")

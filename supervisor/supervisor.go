@@ -24,6 +24,8 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/retention"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
+	"github.com/corrald/corral/supervisor/workspaces"
 )
 
 // mailboxSize lets bursts through without a goroutine switch for each event.
@@ -62,23 +64,6 @@ type Records interface {
 	SessionDir(id string) string
 }
 
-// Files notifies the loop of changes of files: an inotify.Watcher. Any goroutine may call Add.
-type Files interface {
-	Add(path string, mask uint32) (int32, error)
-	Remove(watch int32)
-	Run(f func(inotify.Event))
-	Close() error
-}
-
-// Descriptors notifies the loop of pidfds and sockets that are ready: a fdpoll.Poller.
-type Descriptors interface {
-	Add(fd int, key fdpoll.Key) error
-	Rearm(fd int, key fdpoll.Key) error
-	Remove(fd int) error
-	Run(f func(fdpoll.Key))
-	Close() error
-}
-
 // Options configures a Supervisor. The event loop calls KeepAlive and the functions from SetAlarm
 // on. Each of them may be nil.
 type Options struct {
@@ -87,9 +72,9 @@ type Options struct {
 	Agents      map[string]config.Agent
 	Records     Records
 	Publisher   Publisher
-	Files       Files                 // closed by Run, like Descriptors
-	OpenFiles   func() (Files, error) // creates Files if it is nil; called again after an error
-	Descriptors Descriptors
+	Inotify     sources.Inotify                 // closed by Run, like Poller
+	OpenInotify func() (sources.Inotify, error) // creates Inotify if it is nil; called again after an error
+	Poller      sources.Poller
 	Log         *slog.Logger
 	Version     string
 	BootID      string
@@ -143,18 +128,11 @@ type Supervisor struct {
 	startTime time.Duration // of the daemon, by CLOCK_MONOTONIC
 
 	shimMessage [shimwire.MaxMessage]byte // buffer for the message of a shim that is being read
-	onReady     map[fdpoll.Key]func()     // called when the descriptor is ready
-	lastKey     fdpoll.Key
 
-	paths       map[int32]*pathWatch               // by pathWatch.number
-	inodes      map[int32]*inodeWatch              // by inotify's number
-	lastWatch   int32                              // the last pathWatch.number
-	workspaces  map[workspaceKey]*watchedWorkspace // workspaces of live runs
-	resolutions map[string]*resolution             // paths that are being resolved
-	probes      int                                // number of probes of workspaces in progress
-	activity    uint64                             // number of events of watches while probes were in progress
-	// by inotify's number of a watch: activity at its last event since the first of these probes began
-	lastActivity map[int32]uint64
+	files       *sources.Files
+	descriptors *sources.Descriptors
+	workspaces  *workspaces.Watcher // of live runs, and of sessions that have not run
+	resolver    *workspaces.Resolver
 
 	addedProblems      []Problem         // found in records, or with files of sessions
 	daemonProblems     map[string]string // texts of the daemon's own problems, by topic
@@ -191,15 +169,13 @@ func New(o Options) *Supervisor {
 		reserved:             map[string]bool{},
 		units:                map[string]*entry{},
 		suspendedForShutdown: map[string]string{},
-		onReady:              map[fdpoll.Key]func(){},
-		paths:                map[int32]*pathWatch{},
-		inodes:               map[int32]*inodeWatch{},
-		workspaces:           map[workspaceKey]*watchedWorkspace{},
-		resolutions:          map[string]*resolution{},
-		lastActivity:         map[int32]uint64{},
+		files:                sources.NewFiles(o.Inotify),
+		descriptors:          sources.NewDescriptors(o.Poller),
 		daemonProblems:       map[string]string{},
 		calls:                map[session.ReplyID]chan<- error{},
 	}
+	s.workspaces = workspaces.NewWatcher(s.files, s.post, s.workspaceObserved, s.recordWatchError)
+	s.resolver = workspaces.NewResolver(s.Programs.ResolvePath, s.post, s.AfterFunc)
 	s.startTime = s.Monotonic()
 	s.expiry = expiry{sup: s, clock: retention.NewClock(s.BootID)}
 	s.expiry.checkClock()
@@ -235,14 +211,14 @@ func (s *Supervisor) Run(ctx context.Context) {
 	defer close(s.done)
 	defer s.cancel()
 	s.loopStarted = true
-	if s.Files != nil {
+	if s.files.Inotify() != nil {
 		s.runFiles()
 	}
-	go s.Descriptors.Run(func(k fdpoll.Key) { s.post(func() { s.descriptorReady(k) }) })
+	go s.Poller.Run(func(k fdpoll.Key) { s.post(func() { s.descriptors.Handle(k) }) })
 	defer func() {
-		_ = s.Descriptors.Close()
-		if s.Files != nil {
-			_ = s.Files.Close()
+		_ = s.Poller.Close()
+		if in := s.files.Inotify(); in != nil {
+			_ = in.Close()
 		}
 	}()
 	alive := make(<-chan time.Time)
@@ -265,7 +241,13 @@ func (s *Supervisor) Run(ctx context.Context) {
 }
 
 func (s *Supervisor) runFiles() {
-	go s.Files.Run(func(e inotify.Event) { s.post(func() { s.fileEvent(e) }) })
+	go s.files.Inotify().Run(func(ev inotify.Event) {
+		s.post(func() {
+			if lost := s.files.Handle(ev); lost {
+				s.checkAll()
+			}
+		})
+	})
 }
 
 // iterate calls f and then the functions in the mailbox, saves and publishes.

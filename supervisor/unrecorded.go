@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
 )
 
 // recordTimeout is how long a shim may take to record the exit of its agent. A shim needs
@@ -27,10 +28,10 @@ func (s *Supervisor) watchAgent(e *entry) {
 		s.awaitExitRecord(e, run)
 		return
 	}
-	var d descriptor
-	d, err := s.watchDescriptor(pidfd, func() {
+	var d sources.Descriptor
+	d, err := s.descriptors.Watch(pidfd, func() {
 		if e.run.agent == d {
-			s.closeDescriptor(&e.run.agent)
+			s.descriptors.Close(&e.run.agent)
 			s.awaitExitRecord(e, run)
 		}
 	})
@@ -38,7 +39,7 @@ func (s *Supervisor) watchAgent(e *entry) {
 		s.Log.Warn("cannot watch an agent", "session", e.rec.ID, "err", err)
 		return
 	}
-	s.closeDescriptor(&e.run.agent)
+	s.descriptors.Close(&e.run.agent)
 	e.run.agent = d
 }
 
@@ -74,7 +75,7 @@ func (s *Supervisor) callIfUnrecorded(e *entry, run string, f func()) {
 
 // unwatchAgent ends the watch of the agent and the wait for the record of its exit.
 func (s *Supervisor) unwatchAgent(e *entry) {
-	s.closeDescriptor(&e.run.agent)
+	s.descriptors.Close(&e.run.agent)
 	if e.run.recordTimer != nil {
 		e.run.recordTimer.Stop()
 		e.run.recordTimer = nil

@@ -12,10 +12,10 @@ import (
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/failpoint"
-	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
 	"github.com/corrald/corral/supervisor/store"
 )
 
@@ -27,42 +27,6 @@ const notifySocket = "notify"
 
 var errNotExist = fs.ErrNotExist
 
-// descriptor is a file descriptor that the event loop waits for. The zero value stands for none.
-type descriptor struct {
-	fd  int // valid if key is not 0
-	key fdpoll.Key
-}
-
-// watchDescriptor has f called by the event loop each time fd is ready. The loop owns fd from now
-// on, and has closed it if an error is returned.
-func (s *Supervisor) watchDescriptor(fd int, f func()) (descriptor, error) {
-	s.lastKey++
-	d := descriptor{fd, s.lastKey}
-	if err := s.Descriptors.Add(fd, d.key); err != nil {
-		_ = unix.Close(fd)
-		return descriptor{}, err
-	}
-	s.onReady[d.key] = f
-	return d, nil
-}
-
-// closeDescriptor closes a descriptor, if there is one, and sets it to the zero value.
-func (s *Supervisor) closeDescriptor(d *descriptor) {
-	if d.key == 0 {
-		return
-	}
-	_ = s.Descriptors.Remove(d.fd)
-	_ = unix.Close(d.fd)
-	delete(s.onReady, d.key)
-	*d = descriptor{}
-}
-
-func (s *Supervisor) descriptorReady(k fdpoll.Key) {
-	if f := s.onReady[k]; f != nil {
-		f()
-	}
-}
-
 // checkAll examines everything that inotify would have reported about any session.
 func (s *Supervisor) checkAll() {
 	for _, e := range s.sessions {
@@ -72,7 +36,7 @@ func (s *Supervisor) checkAll() {
 
 // checkSession examines everything that inotify would have reported about a session.
 func (s *Supervisor) checkSession(e *entry) {
-	s.checkWorkspace(e)
+	s.workspaces.Probe(workspaceKeyOf(e), e.rec.ID)
 	if e.rec.Run.Live() {
 		// First, because readExit needs it: a session that completes while a client is attached to its
 		// terminal is acknowledged.
@@ -94,7 +58,7 @@ func (s *Supervisor) addRunWatches(e *entry) (err error) {
 	const stateMask = unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
 	const runtimeMask = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_ATTRIB | unix.IN_ONLYDIR
 	rewatch := func() { s.rewatchRunFiles(e) }
-	e.run.stateDirWatch, err = s.watchPath(s.Records.SessionDir(e.rec.ID), stateMask, func(ev inotify.Event) {
+	e.run.stateDirWatch, err = s.files.Watch(s.Records.SessionDir(e.rec.ID), stateMask, func(ev inotify.Event) {
 		switch {
 		case !s.canHandleEvent(e): // the directory is examined later
 		case ev.Mask&unix.IN_DELETE == 0 && ev.Name == exitstatus.FileName:
@@ -110,7 +74,7 @@ func (s *Supervisor) addRunWatches(e *entry) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	e.run.runtimeDirWatch, err = s.watchPath(dir, runtimeMask, func(ev inotify.Event) {
+	e.run.runtimeDirWatch, err = s.files.Watch(dir, runtimeMask, func(ev inotify.Event) {
 		switch {
 		case !s.canHandleEvent(e): // the directory is examined later
 		case ev.Mask&unix.IN_ATTRIB != 0:
@@ -174,16 +138,16 @@ func exists(path string) bool {
 }
 
 func (s *Supervisor) unwatchRunFiles(e *entry) {
-	s.unwatchPath(&e.run.stateDirWatch)
-	s.unwatchPath(&e.run.runtimeDirWatch)
-	s.unwatchPath(&e.run.controlGroupWatch)
+	s.files.Unwatch(&e.run.stateDirWatch)
+	s.files.Unwatch(&e.run.runtimeDirWatch)
+	s.files.Unwatch(&e.run.controlGroupWatch)
 }
 
 // watchTmux watches for the end of the run's tmux server. It returns false if the server has
 // exited.
 func (s *Supervisor) watchTmux(e *entry) bool {
 	r := e.rec.Run
-	if r.Tmux != session.Alive || e.run.tmux.key != 0 && e.run.tmuxProcess == r.TmuxProc {
+	if r.Tmux != session.Alive || e.run.tmux.IsOpen() && e.run.tmuxProcess == r.TmuxProc {
 		return true
 	}
 	run, process := r.ID, r.TmuxProc
@@ -191,13 +155,13 @@ func (s *Supervisor) watchTmux(e *entry) bool {
 	if !alive {
 		return false
 	}
-	var d descriptor
-	d, err := s.watchDescriptor(pidfd, func() {
+	var d sources.Descriptor
+	d, err := s.descriptors.Watch(pidfd, func() {
 		if e.run.tmux == d {
-			e.run.tmux = descriptor{}
+			e.run.tmux = sources.Descriptor{}
 			s.markDirty(e) // another tmux server may run by now, which has to be watched
 		}
-		s.closeDescriptor(&d)
+		s.descriptors.Close(&d)
 		reap(process.PID)
 		s.tmuxDied(e, run, process)
 	})
@@ -218,7 +182,7 @@ func (s *Supervisor) tmuxDied(e *entry, run string, process session.Process) {
 	}
 	// A running shim reports that it has lost its pane (PaneLost), and the connection of a killed one
 	// is closed (shimDisconnected). Both lead to confirmTmuxDeath too.
-	if r := e.rec.Run; e.run.shim.key == 0 || r.Ended() || r.Intent != session.NoIntent {
+	if r := e.rec.Run; !e.run.shim.IsOpen() || r.Ended() || r.Intent != session.NoIntent {
 		go s.confirmTmuxDeath(e, run, s.target(e))
 	}
 }
@@ -244,7 +208,7 @@ func reap(pid int) {
 // connectShim connects to the run's shim, if its socket exists.
 func (s *Supervisor) connectShim(e *entry) {
 	r := e.rec.Run
-	if e.run.shim.key != 0 || !r.Live() || r.Exit != nil {
+	if e.run.shim.IsOpen() || !r.Live() || r.Exit != nil {
 		return
 	}
 	run := r.ID
@@ -260,7 +224,7 @@ func (s *Supervisor) connectShim(e *entry) {
 		return
 	}
 	s.clearFileProblem(e, s.target(e).ShimSocket())
-	d, err := s.watchDescriptor(fd, func() { s.readShim(e, run) })
+	d, err := s.descriptors.Watch(fd, func() { s.readShim(e, run) })
 	if err != nil {
 		if s.canLog(e, "shim") {
 			s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
@@ -288,7 +252,7 @@ func (s *Supervisor) redial(e *entry, run string) {
 	connect := func() {
 		if !e.removed && e.rec.Run.ID == run {
 			e.run.redialScheduled, e.run.redialedAt = false, s.Monotonic()
-			if s.connectShim(e); e.run.shim.key == 0 && !e.run.redialScheduled {
+			if s.connectShim(e); !e.run.shim.IsOpen() && !e.run.redialScheduled {
 				s.shimDisconnected(e, run)
 			}
 		}
@@ -307,16 +271,16 @@ func (s *Supervisor) redial(e *entry, run string) {
 
 // readShim reads and handles the messages that the shim has sent. It never waits.
 func (s *Supervisor) readShim(e *entry, run string) {
-	if e.removed || e.rec.Run.ID != run || e.run.shim.key == 0 {
+	if e.removed || e.rec.Run.ID != run || !e.run.shim.IsOpen() {
 		return
 	}
-	key := e.run.shim.key
-	for e.run.shim.key == key && s.canReceive(e, run) { // a message may end the connection
-		n, _, err := unix.Recvfrom(e.run.shim.fd, s.shimMessage[:], unix.MSG_DONTWAIT)
+	shim := e.run.shim
+	for e.run.shim == shim && s.canReceive(e, run) { // a message may end the connection
+		n, _, err := unix.Recvfrom(shim.FD(), s.shimMessage[:], unix.MSG_DONTWAIT)
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
-			if err := s.Descriptors.Rearm(e.run.shim.fd, e.run.shim.key); err != nil && s.canLog(e, "shim") {
+			if err := s.descriptors.Rearm(shim); err != nil && s.canLog(e, "shim") {
 				s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
 			}
 			return
@@ -398,7 +362,7 @@ func (s *Supervisor) checkInScope(e *entry, m shimwire.Message) bool {
 // shimDisconnected determines why the connection to the shim was closed: the agent's exit is
 // recorded, the shim is still running, or it was killed.
 func (s *Supervisor) shimDisconnected(e *entry, run string) {
-	s.closeDescriptor(&e.run.shim)
+	s.descriptors.Close(&e.run.shim)
 	if s.readExit(e) {
 		return
 	}
@@ -431,13 +395,13 @@ func (s *Supervisor) shimDisconnected(e *entry, run string) {
 // unwatchRun ends all watches of a run, except for the pidfd of its tmux server: the server is a
 // child of the daemon, which has to reap it whenever it exits.
 func (s *Supervisor) unwatchRun(e *entry) {
-	e.run.tmux = descriptor{}
-	s.closeDescriptor(&e.run.shim)
+	e.run.tmux = sources.Descriptor{}
+	s.descriptors.Close(&e.run.shim)
 	s.unwatchAgent(e)
 	s.problemsStale = s.problemsStale || e.run.deferredEnd != nil
 	s.unwatchRunFiles(e)
 	s.recordWatchError(e.rec.ID, &e.watchErr, nil)
-	if w := s.workspaces[workspaceKeyOf(e)]; w != nil && w.err != nil { // that is no longer a problem of this session
+	if s.workspaces.Err(workspaceKeyOf(e)) != nil { // that is no longer a problem of this session
 		s.problemsStale = true
 	}
 }

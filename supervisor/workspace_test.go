@@ -16,6 +16,7 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/workspaces"
 )
 
 // blockFileSystem blocks each access to a directory, and to everything below it, until the returned
@@ -65,7 +66,7 @@ func TestWorkspace_ThatDoesNotAnswerBlocksOnlyNewRuns(t *testing.T) {
 		b.exit("dead", 143)
 		b.endScope("dead")
 		assert.Equal(t, "starting", b.state("dead"))
-		b.advance(resolveTimeout)
+		b.advance(workspaces.Timeout)
 		why := `cannot start "dead": workspace "` + dead + `" does not answer`
 		log := b.takeTrace()
 		assert.Equal(t, "5s restart: "+why, log[len(log)-1])
@@ -76,7 +77,7 @@ func TestWorkspace_ThatDoesNotAnswerBlocksOnlyNewRuns(t *testing.T) {
 		b.endScope("alone")
 		b.takeTrace()
 		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "alone") })
-		b.advance(resolveTimeout)
+		b.advance(workspaces.Timeout)
 		assert.Equal(t, []string{`10s start: workspace "` + dead + `" does not answer`}, b.takeTrace())
 		for _, id := range []string{"dead", "alone"} {
 			require.NoError(t, b.sup.Remove(b.t.Context(), id, true))
@@ -84,7 +85,7 @@ func TestWorkspace_ThatDoesNotAnswerBlocksOnlyNewRuns(t *testing.T) {
 		b.start("another")
 		unblock()
 		synctest.Wait()
-		b.onLoop(func() { assert.Len(t, b.sup.workspaces, 1, "an unused workspace is not watched") })
+		assert.False(t, b.files.isWatched(dead), "an unused workspace is not watched")
 	})
 }
 
@@ -227,72 +228,33 @@ func TestWorkspace_OrphansASessionThatNeverRan(t *testing.T) {
 // not matter to the session, and watching it would wake the daemon.
 func TestWorkspace_IsWatchedUntilTheRunHasEnded(t *testing.T) {
 	supervise(t, func(b *bed) {
-		watched := func() (workspaces, paths int) {
-			b.onLoop(func() { workspaces, paths = len(b.sup.workspaces), len(b.sup.paths) })
-			return workspaces, paths
+		parent := t.TempDir()
+		work := filepath.Join(parent, "work")
+		isWatched := func() bool {
+			synctest.Wait()
+			return b.files.isWatched(parent)
 		}
-		work := filepath.Join(t.TempDir(), "work")
 		require.NoError(t, os.Mkdir(work, 0o700))
 		_, err := b.sup.Create(b.t.Context(), "command",
 			Spec{ID: "shop", Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
 		require.NoError(t, err)
-		workspaces, paths := watched()
-		assert.Equal(t, 1, workspaces, "never started")
-		assert.NotZero(t, paths)
+		assert.True(t, isWatched(), "never started")
 		for range 2 {
 			require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
-			workspaces, paths := watched()
-			assert.Equal(t, 1, workspaces)
-			assert.NotZero(t, paths)
+			assert.True(t, isWatched())
 			require.NoError(t, os.Remove(work))
 			b.files.notify(work, "", unix.IN_DELETE_SELF)
 			assert.Equal(t, "orphaned", b.state("shop"))
 			b.exit("shop", 0)
 			assert.Equal(t, "completed", b.state("shop"))
-			workspaces, _ = watched()
-			assert.Equal(t, 1, workspaces, "its scope may contain leftover processes")
+			assert.True(t, isWatched(), "its scope may contain leftover processes")
 			b.endScope("shop")
-			workspaces, paths = watched()
-			assert.Zero(t, workspaces)
-			assert.Zero(t, paths)
+			assert.False(t, isWatched())
+			assert.Empty(t, b.files.live, "nothing is watched for an ended run")
 			require.NoError(t, os.Mkdir(work, 0o700))
 		}
 		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
 		assert.Equal(t, "running", b.state("shop"), "the missing workspace of the previous run does not orphan the next one")
-	})
-}
-
-// A probe may have missed an event that arrives while it runs.
-func TestWorkspace_EventDuringAProbeCausesAnotherOne(t *testing.T) {
-	supervise(t, func(b *bed) {
-		work := t.TempDir()
-		b.startIn("shop", work, false)
-		probes := 0
-		b.onLoop(func() {
-			b.files.fails = func(path string) error {
-				if path == work {
-					probes++
-				}
-				return nil
-			}
-			for _, p := range b.sup.workspaces {
-				b.sup.probeWorkspace(p)
-			}
-		})
-		synctest.Wait()
-		assert.Equal(t, 1, probes)
-		watch := b.files.paths[work]
-		b.onLoop(func() {
-			for _, p := range b.sup.workspaces {
-				b.sup.probeWorkspace(p)
-			}
-			// As far as the event loop knows, nothing has requested these events yet.
-			b.sup.fileEvent(inotify.Event{Watch: watch, Mask: unix.IN_CREATE, Name: "x"})
-			b.sup.fileEvent(inotify.Event{Watch: watch + 1000, Mask: unix.IN_CREATE, Name: "x"})
-		})
-		synctest.Wait()
-		assert.Equal(t, 3, probes)
-		b.onLoop(func() { assert.Empty(t, b.sup.lastActivity) })
 	})
 }
 

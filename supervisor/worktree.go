@@ -10,6 +10,7 @@ import (
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/workspaces"
 )
 
 // worktreeTimeout is how long git may take for one operation. It may check out a whole tree and run
@@ -68,7 +69,8 @@ func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Sp
 	failpoint.Hit("create.worktree-made")
 	saved := session.Worktree(w)
 	spec.ID, spec.reserved = id, true
-	spec.worktree, spec.WorkingDirectory, spec.workspace, spec.inode = &saved, dir, resolve(dir), inodeOf(dir)
+	spec.worktree, spec.WorkingDirectory = &saved, dir
+	spec.workspace, spec.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
 	created, err := s.createWithWorktree(ctx, agent, spec)
 	// A daemon that ends may have saved the session: the next one removes the worktree if it has not.
 	if created == "" && !errors.Is(err, ErrClosed) {
@@ -207,7 +209,7 @@ func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, disca
 	}); err != nil {
 		return err
 	}
-	root := resolve(w.Path) + "/"
+	root := workspaces.Resolve(w.Path) + "/"
 	if err := s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		return nil, s.checkWorktreeUnused(e, root)
 	}); err != nil {
@@ -249,8 +251,9 @@ func (s *Supervisor) beginWorktreeRemoval(e *entry, root string) error {
 // checkWorktreeUnused refuses to remove a worktree in which another session runs. Root is the
 // resolved path of the worktree, with a slash at the end.
 func (s *Supervisor) checkWorktreeUnused(e *entry, root string) error {
+	isInside := func(dir workspaces.Directory) bool { return strings.HasPrefix(dir.Path+"/", root) }
 	for _, other := range s.sorted() {
-		if other != e && other.occupiesDir(func(at resolvedDir) bool { return strings.HasPrefix(at.path+"/", root) }) {
+		if other != e && other.occupiesDir(isInside) {
 			return refuse(InvalidState, "the worktree of session %q is the workspace of session %q too, which is %s",
 				e.rec.ID, other.rec.ID, other.rec.View().State)
 		}

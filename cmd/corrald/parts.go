@@ -28,6 +28,7 @@ import (
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/effects"
+	"github.com/corrald/corral/supervisor/sources"
 	"github.com/corrald/corral/supervisor/store"
 	"github.com/corrald/corral/tmux"
 	"github.com/corrald/corral/units"
@@ -167,12 +168,12 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		options.KeepAliveInterval = every / 2
 		options.KeepAlive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 	}
-	options.OpenFiles = func() (supervisor.Files, error) { return inotify.New() }
-	descriptors, err := fdpoll.New()
+	options.OpenInotify = func() (sources.Inotify, error) { return inotify.New() }
+	poller, err := fdpoll.New()
 	if err != nil {
 		return nil, err
 	}
-	options.Descriptors = descriptors
+	options.Poller = poller
 	alarm, err := walltimer.New()
 	if err != nil {
 		return nil, err

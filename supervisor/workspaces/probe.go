@@ -1,4 +1,4 @@
-package supervisor
+package workspaces
 
 import (
 	"errors"
@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
 )
 
-// workspaceProbe examines a workspace once, and holds the result. It runs on its own goroutine: a
-// file system that does not answer blocks whoever accesses it, without end.
-type workspaceProbe struct {
-	files Files
-	workspaceKey
+// probe examines a workspace once, and holds the result. It runs on its own goroutine: a file
+// system that does not answer blocks whoever accesses it, without end.
+type probe struct {
+	inotify sources.Inotify // nil if there is none
+	Key
 	present bool
 
 	// inode is the directory: before the probe the one that was last found there, zero if there was
@@ -31,20 +32,20 @@ type workspaceProbe struct {
 
 // addedWatch is a watch of an inode that was added to inotify.
 type addedWatch struct {
-	watch int32 // inotify's number
+	inode int32 // inotify's number of the watch
 	mask  uint32
 	name  string // of the only entry of the directory whose events matter, "" if all do
 }
 
 // run probes the workspace. It watches each component of the path before it examines the workspace:
 // otherwise it would miss a change between the two.
-func (p *workspaceProbe) run() {
+func (p *probe) run() {
 	// The path may change during an attempt. If it still does in the last one, events that cause
 	// another probe are on their way.
 	const attempts = 8
 	for range attempts {
 		p.earlierWatches, p.watches = append(p.earlierWatches, p.watches...), nil
-		if p.watchComponents() == isDir(p.path) {
+		if p.watchComponents() == isDir(p.Path) {
 			break
 		}
 	}
@@ -54,12 +55,12 @@ func (p *workspaceProbe) run() {
 // isInPlace reports whether the workspace is where it was when the run began: its path resolves to
 // the same path, or to the same directory under another path, for example after the user has moved
 // the directory and replaced it by a link.
-func (p *workspaceProbe) isInPlace() bool {
-	inode := inodeOf(p.path)
+func (p *probe) isInPlace() bool {
+	inode := InodeOf(p.Path)
 	if inode == (session.Inode{}) {
 		return false
 	}
-	if p.resolved != "" && p.inode != inode && resolve(p.path) != p.resolved {
+	if p.Resolved != "" && p.inode != inode && Resolve(p.Path) != p.Resolved {
 		return false
 	}
 	p.inode = inode
@@ -81,9 +82,9 @@ const maxLinks = 40
 //
 // Watches that fail are ignored, for example because a directory is not readable: then the change
 // that they are for is not noticed.
-func (p *workspaceProbe) watchComponents() bool {
+func (p *probe) watchComponents() bool {
 	const moved = unix.IN_MOVE_SELF | unix.IN_DELETE_SELF | unix.IN_DONT_FOLLOW
-	dir, names, links := "/", pathComponents(p.path), 0
+	dir, names, links := "/", pathComponents(p.Path), 0
 	for len(names) > 0 {
 		name := names[0]
 		names = names[1:]
@@ -111,7 +112,7 @@ func (p *workspaceProbe) watchComponents() bool {
 			p.watchForAppearance(dir, name)
 			if !isDir(dir) && links < maxLinks { // dir was removed before it was watched: begin again
 				links++
-				dir, names = "/", pathComponents(p.path)
+				dir, names = "/", pathComponents(p.Path)
 				continue
 			}
 			now, nowErr := os.Lstat(at)
@@ -130,7 +131,7 @@ func (p *workspaceProbe) watchComponents() bool {
 // this name, or its nearest parent that can be watched. The removal of dir, or of a parent, is
 // reported by the watch of the directory above it: as long as an agent is in a directory that was
 // removed, the watches of that directory and its parents themselves report nothing.
-func (p *workspaceProbe) watchForAppearance(dir, name string) {
+func (p *probe) watchForAppearance(dir, name string) {
 	const appear = unix.IN_CREATE | unix.IN_MOVED_TO |
 		unix.IN_MOVE_SELF | unix.IN_DELETE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 	for up := dir; up != "/"; up = filepath.Dir(up) {
@@ -142,14 +143,14 @@ func (p *workspaceProbe) watchForAppearance(dir, name string) {
 }
 
 // watch adds a watch; see addedWatch for name.
-func (p *workspaceProbe) watch(path string, mask uint32, name string) error {
-	if p.files == nil {
-		p.err = errNoWatcher
+func (p *probe) watch(path string, mask uint32, name string) error {
+	if p.inotify == nil {
+		p.err = sources.ErrNoInotify
 		return p.err
 	}
-	watch, err := p.files.Add(path, mask|unix.IN_MASK_ADD)
+	inode, err := p.inotify.Add(path, mask|unix.IN_MASK_ADD)
 	if err == nil {
-		p.watches = append(p.watches, addedWatch{watch, mask, name})
+		p.watches = append(p.watches, addedWatch{inode, mask, name})
 	}
 	if errors.Is(err, unix.ENOSPC) { // the user has no more watches; other errors are about the path
 		p.err = err

@@ -1,0 +1,188 @@
+// Package sources waits for events on behalf of the event loop: changes of files (Files), and
+// pidfds and sockets that are ready (Descriptors). Each event is passed to the function that the
+// loop has registered for it.
+//
+// Only the event loop uses the types of this package, except where a comment states otherwise.
+package sources
+
+import (
+	"errors"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/inotify"
+)
+
+// Inotify reports changes of files: an inotify.Watcher. Any goroutine may call Add.
+type Inotify interface {
+	Add(path string, mask uint32) (int32, error)
+	Remove(watch int32)
+	Run(f func(inotify.Event))
+	Close() error
+}
+
+// ErrNoInotify is the error for a watch that cannot be added because there is no inotify instance.
+var ErrNoInotify = errors.New("no files can be watched")
+
+// Files are the watched files. Several watches may share one inotify watch, which is one for each
+// inode. For probes, which add inotify watches on other goroutines, it records what happens to
+// these watches until the loop shares them.
+type Files struct {
+	inotify Inotify // nil if there is none
+	watches map[int32]*watch
+	inodes  map[int32]*inodeWatch // by inotify's number
+	last    int32                 // the last watch.number
+
+	probes   int    // number of probes in progress
+	activity uint64 // number of events of inotify watches while probes were in progress
+	// by inotify's number of a watch: activity at its last event since the first of these probes began
+	lastActivity map[int32]uint64
+}
+
+// watch is the interest of one part of the supervisor in events at a path. inotify has one watch
+// for each inode, which all watches of that inode share.
+type watch struct {
+	number  int32 // identifies this watch, never 0
+	inode   int32 // inotify's number of its watch
+	mask    uint32
+	onEvent func(inotify.Event)
+	rewatch func() // called when the inotify watch was removed: watches the path again
+}
+
+// inodeWatch is inotify's watch of an inode, with the watches that share it.
+type inodeWatch struct {
+	mask   uint32 // the requested events
+	shared []*watch
+}
+
+// NewFiles returns Files without watches. In is nil if there is no inotify instance yet.
+func NewFiles(in Inotify) *Files {
+	return &Files{
+		inotify: in, watches: map[int32]*watch{}, inodes: map[int32]*inodeWatch{}, lastActivity: map[int32]uint64{},
+	}
+}
+
+// Inotify returns the inotify instance, nil if there is none.
+func (f *Files) Inotify() Inotify { return f.inotify }
+
+// SetInotify sets the inotify instance, if there was none before.
+func (f *Files) SetInotify(in Inotify) { f.inotify = in }
+
+// Handle passes an event of inotify to the watches that it is for. It reports whether the event
+// means that events were lost: the caller then has to examine everything that is watched.
+func (f *Files) Handle(ev inotify.Event) (lost bool) {
+	if ev.IsOverflow() {
+		return true
+	}
+	f.noteActivity(ev.Watch)
+	inode := f.inodes[ev.Watch]
+	if inode == nil {
+		return false
+	}
+	if ev.Mask&unix.IN_IGNORED != 0 { // the inode was deleted, and the kernel has removed its watch
+		delete(f.inodes, ev.Watch)
+	}
+	for _, w := range slices.Clone(inode.shared) {
+		if ev.Mask&w.mask != 0 && f.watches[w.number] == w { // an earlier onEvent may have ended this watch
+			w.onEvent(ev)
+		}
+	}
+	return false
+}
+
+// Watch has Handle call onEvent for each event of mask at path. It returns a number for Unwatch.
+// Path has to be one of the daemon's own: any other may be in a file system that does not answer.
+// Rewatch is called when this watch has ended because another one of the same inode has. Errors:
+// ErrNoInotify, those of Inotify.Add.
+func (f *Files) Watch(path string, mask uint32, onEvent func(inotify.Event), rewatch func()) (int32, error) {
+	if f.inotify == nil {
+		return 0, ErrNoInotify
+	}
+	inode, err := f.inotify.Add(path, mask|unix.IN_MASK_ADD)
+	if err != nil {
+		return 0, err
+	}
+	return f.Share(inode, mask, onEvent, rewatch), nil
+}
+
+// Share is Watch for an inode that inotify watches already, under the number inode, with mask among
+// the requested events.
+func (f *Files) Share(inode int32, mask uint32, onEvent func(inotify.Event), rewatch func()) int32 {
+	f.last++
+	w := &watch{f.last, inode, mask & unix.IN_ALL_EVENTS, onEvent, rewatch}
+	f.watches[w.number] = w
+	i := f.inodes[inode]
+	if i == nil {
+		i = &inodeWatch{}
+		f.inodes[inode] = i
+	}
+	i.mask |= w.mask
+	i.shared = append(i.shared, w)
+	return w.number
+}
+
+// Unwatch ends what Watch or Share began, and sets *number to 0. It does nothing if *number is 0.
+// Events that no watch needs any more are not requested any longer: they would wake the daemon.
+// inotify accepts a smaller mask only with a path, which may lead to another inode by now.
+// Therefore the inotify watch is removed, and the other watches that share it watch their paths
+// again.
+func (f *Files) Unwatch(number *int32) {
+	w := f.watches[*number]
+	*number = 0
+	if w == nil {
+		return
+	}
+	delete(f.watches, w.number)
+	inode := f.inodes[w.inode]
+	if inode == nil {
+		return
+	}
+	inode.shared = slices.DeleteFunc(inode.shared, func(other *watch) bool { return other == w })
+	var needed uint32
+	for _, other := range inode.shared {
+		needed |= other.mask
+	}
+	if needed != 0 && needed == inode.mask {
+		return
+	}
+	delete(f.inodes, w.inode)
+	f.inotify.Remove(w.inode)
+	f.noteActivity(w.inode)
+	for _, other := range inode.shared {
+		if f.watches[other.number] == other { // an earlier rewatch may have ended this watch
+			other.rewatch()
+		}
+	}
+}
+
+// BeginProbe is called before another goroutine begins to add watches to Inotify. The caller passes
+// the result to EndProbe.
+func (f *Files) BeginProbe() (began uint64) {
+	f.probes++
+	return f.activity
+}
+
+// EndProbe is called after Share was called for all watches that a probe has added. It reports
+// whether one of these, by their inotify numbers, has reported an event or was removed since
+// BeginProbe. The probe may have added that watch before the loop knew of it, and then has missed
+// the event: it must be repeated.
+func (f *Files) EndProbe(began uint64, inodes []int32) (missed bool) {
+	missed = slices.ContainsFunc(inodes, func(inode int32) bool { return f.lastActivity[inode] > began })
+	if f.probes--; f.probes == 0 {
+		clear(f.lastActivity)
+	}
+	return missed
+}
+
+// IsProbing reports whether a probe has begun and not ended.
+func (f *Files) IsProbing() bool { return f.probes > 0 }
+
+// noteActivity records, for the probes in progress, that an inotify watch has reported an event or
+// was removed.
+func (f *Files) noteActivity(inode int32) {
+	if f.probes > 0 {
+		f.activity++
+		f.lastActivity[inode] = f.activity
+	}
+}

@@ -79,7 +79,8 @@ func scopeRuns(p Plan, report func(session.Event)) {
 
 func (f *fakeSystem) system() System {
 	return System{
-		Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Programs: f, Environments: f, Conversations: f,
+		Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Environments: f, Conversations: f,
+		ResolvePath: f.ResolvePath,
 	}
 }
 
@@ -186,7 +187,7 @@ func (f *fakeSystem) DetectPrinted(dir string, _ conversations.Printed, _ conver
 	return f.printed
 }
 
-func (f *fakeSystem) Variables(context.Context, Plan) ([]environment.Variable, error) {
+func (f *fakeSystem) Compose(context.Context, environments.Sources, string, string) ([]environment.Variable, error) {
 	return nil, nil
 }
 

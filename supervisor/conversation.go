@@ -191,7 +191,9 @@ func (s *Supervisor) detectPrintedConversation(e *entry) {
 		return
 	}
 	run, plan := e.rec.Run.ID, s.plan(e, false)
-	variables := func() ([]environment.Variable, error) { return s.Environments.Variables(s.ctx, plan) }
+	variables := func() ([]environment.Variable, error) {
+		return s.Environments.Compose(s.ctx, plan.Environment, plan.ID, plan.Spec.Dir)
+	}
 	e.detectingPrinted = true
 	s.queueAfterSave(e, func() {
 		id := s.Conversations.DetectPrinted(plan.Spec.StateDir, *printed, variables)

@@ -99,7 +99,7 @@ func (s *Supervisor) checkExecutable(ctx context.Context, def config.Agent, spec
 	if err != nil || !known {
 		return err
 	}
-	if err := s.Programs.FindProgram(ctx, spec.Command[0], dir, env); err != nil {
+	if err := s.Environments.FindProgram(ctx, spec.Command[0], dir, env); err != nil {
 		return refuse(StartFailed, "%v", err)
 	}
 	return nil
@@ -119,7 +119,7 @@ func (s *Supervisor) hasProgram(ctx context.Context, def config.Agent, caller, o
 		return err == nil, err
 	}
 	return slices.ContainsFunc(programs, func(program string) bool {
-		return s.Programs.FindProgram(ctx, program, "", env) == nil
+		return s.Environments.FindProgram(ctx, program, "", env) == nil
 	}), nil
 }
 

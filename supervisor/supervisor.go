@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -150,6 +151,9 @@ type Supervisor struct {
 // New returns a Supervisor. Run starts it.
 func New(o Options) *Supervisor {
 	ctx, cancel := context.WithCancel(context.Background())
+	if o.ResolvePath == nil {
+		o.ResolvePath = filepath.EvalSymlinks
+	}
 	if o.SinceBoot == nil {
 		o.SinceBoot = clock.SinceBoot
 	}
@@ -175,7 +179,7 @@ func New(o Options) *Supervisor {
 		calls:                map[session.ReplyID]chan<- error{},
 	}
 	s.workspaces = workspaces.NewWatcher(s.files, s.post, s.workspaceObserved, s.recordWatchError)
-	s.resolver = workspaces.NewResolver(s.Programs.ResolvePath, s.post, s.AfterFunc)
+	s.resolver = workspaces.NewResolver(s.ResolvePath, s.post, s.AfterFunc)
 	s.startTime = s.Monotonic()
 	s.expiry = expiry{sup: s, clock: retention.NewClock(s.BootID)}
 	s.expiry.checkClock()

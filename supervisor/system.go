@@ -22,9 +22,11 @@ type System struct {
 	Processes     Processes
 	ControlGroups ControlGroups
 	Terminals     Terminals
-	Programs      Programs
 	Environments  Environments
 	Conversations Conversations
+	// ResolvePath returns the path without symbolic links. It blocks as long as a file system does not
+	// respond. Nil stands for filepath.EvalSymlinks.
+	ResolvePath func(path string) (string, error)
 }
 
 // Executor carries out effects.
@@ -124,22 +126,15 @@ type Terminals interface {
 	DialShim(t Target) (fd int, shim session.Process, err error)
 }
 
-// Programs resolves paths and the names of programs.
-type Programs interface {
-	// ResolvePath returns the path without symbolic links. It blocks as long as a file system does not
-	// respond.
-	ResolvePath(path string) (string, error)
+// Environments composes the environments of runs, and finds programs in them: an
+// environments.Composer. It may run the login shell.
+type Environments interface {
+	// Compose returns the variables of a run of this session in dir, with their sources.
+	Compose(ctx context.Context, s environments.Sources, session, dir string) ([]environment.Variable, error)
 	// FindProgram returns why a program, a path or a name in the PATH of that environment, could not
 	// be executed in dir. It returns nil if this cannot be determined before the start, as for a
 	// relative path if the workspace is unknown, for which dir is "".
-	FindProgram(ctx context.Context, program, dir string, env environments.Sources) error
-}
-
-// Environments composes the environments of runs.
-type Environments interface {
-	// Variables returns the variables of the run's agent, with their sources. It may run the login
-	// shell.
-	Variables(ctx context.Context, p Plan) ([]environment.Variable, error)
+	FindProgram(ctx context.Context, program, dir string, s environments.Sources) error
 }
 
 // Conversations detects which conversation an agent has: a conversations.Detector. It reads files

@@ -26,7 +26,6 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/notify"
 	"github.com/corrald/corral/supervisor"
-	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/effects"
 	"github.com/corrald/corral/supervisor/sources"
 	"github.com/corrald/corral/supervisor/store"
@@ -147,10 +146,8 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	}
 	d.notify = d.newNotifier(terminals, notify.Settings{Config: conf, Agents: agents, Home: p.home})
 	d.inhibitor = newShutdownInhibitor(log)
-	system := executor.System()
-	system.Conversations = conversations.Detector{}
 	options := supervisor.Options{
-		Config: conf, Agents: agents, Records: records, System: system, Log: log,
+		Config: conf, Agents: agents, Records: records, System: executor.System(), Log: log,
 		Publisher: publishers{d.server, d.notify},
 		Version:   version.Version, BootID: boot,
 		RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),

@@ -21,6 +21,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
@@ -41,7 +42,7 @@ type fakeSystem struct {
 }
 
 func (f fakeSystem) system() supervisor.System {
-	return supervisor.System{Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Programs: f}
+	return supervisor.System{Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Environments: f}
 }
 
 func (fakeSystem) Execute(_ context.Context, t supervisor.Task, report func(session.Event)) error {
@@ -73,7 +74,10 @@ func (fakeSystem) AttachCommand(context.Context, supervisor.Target) ([]string, e
 	return nil, errors.New("no tmux")
 }
 
-func (fakeSystem) ResolvePath(path string) (string, error) { return filepath.EvalSymlinks(path) }
+func (fakeSystem) Compose(context.Context, environments.Sources, string, string) ([]environment.Variable, error) {
+	return nil, nil
+}
+
 func (fakeSystem) FindProgram(context.Context, string, string, environments.Sources) error {
 	return nil
 }

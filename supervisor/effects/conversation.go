@@ -29,7 +29,7 @@ func (x *Executor) withConversation(
 	if p.Conversation == nil {
 		return p, nil
 	}
-	variables := func() ([]environment.Variable, error) { return x.Variables(ctx, p) }
+	variables := func() ([]environment.Variable, error) { return x.variables(ctx, p) }
 	command, notFound, err := p.Conversation.Choose(p.Spec.RunID, p.Spec.Args, variables)
 	if err != nil {
 		return p, err
@@ -54,10 +54,11 @@ func (x *Executor) createConversation(
 	if err := checkWorkspace(p.Spec.Dir); err != nil {
 		return err
 	}
-	env, err := x.environment(ctx, p)
+	variables, err := x.variables(ctx, p)
 	if err != nil {
 		return err
 	}
+	env := environment.Entries(variables)
 	path, err := program.Find(command[0], env, p.Spec.Dir)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)

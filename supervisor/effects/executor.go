@@ -14,6 +14,7 @@ import (
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/tmux"
@@ -53,11 +54,11 @@ func New(u *units.Manager, t *tmux.Tmux, shim, runtimeDir string) (*Executor, er
 	}, nil
 }
 
-// System returns the Executor as each part of a supervisor.System that it implements: as all but
-// Conversations.
+// System returns the machine as an event loop uses it.
 func (x *Executor) System() supervisor.System {
 	return supervisor.System{
-		Executor: x, Systemd: x, Processes: x, ControlGroups: x, Terminals: x, Programs: x, Environments: x,
+		Executor: x, Systemd: x, Processes: x, ControlGroups: x, Terminals: x,
+		Environments: x.Environments, Conversations: conversations.Detector{},
 	}
 }
 

@@ -20,9 +20,6 @@ import (
 	"github.com/corrald/corral/tmux"
 )
 
-// ResolvePath implements supervisor.Programs.
-func (x *Executor) ResolvePath(path string) (string, error) { return filepath.EvalSymlinks(path) }
-
 // IsFrozen implements supervisor.ControlGroups.
 func (x *Executor) IsFrozen(group string) bool {
 	frozen, _ := proc.Frozen(group)

@@ -332,7 +332,7 @@ func (x *Executor) scope(p supervisor.Plan) (units.Scope, error) {
 // writeSpec writes the file that specifies what the shim runs. The file is private and in memory
 // (XDG_RUNTIME_DIR); the shim removes it once it has read it.
 func (x *Executor) writeSpec(ctx context.Context, p supervisor.Plan) (string, error) {
-	variables, err := x.Variables(ctx, p)
+	variables, err := x.variables(ctx, p)
 	if err != nil {
 		return "", err
 	}

@@ -50,8 +50,8 @@ var plan = map[string][]string{
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
 	"cmd/corrald": slices.Concat([]string{
-		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/effects", "supervisor/session",
-		"supervisor/sources", "supervisor/store", "units", "tmux",
+		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/effects", "supervisor/environments",
+		"supervisor/session", "supervisor/sources", "supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
 		"internal/clock", "internal/exitstatus", "internal/keys", "internal/termsizes", "internal/outcome",
@@ -89,7 +89,8 @@ var plan = map[string][]string{
 		"supervisor/session", "supervisor/sources", "internal/deadline", "internal/inotify",
 	},
 	"supervisor/effects": slices.Concat([]string{
-		"supervisor", "supervisor/conversations", "supervisor/environments", "supervisor/session", "units", "tmux",
+		"supervisor", "supervisor/conversations", "supervisor/environments", "supervisor/session",
+		"supervisor/workspaces", "units", "tmux",
 	}, leaves),
 	"units": leaves,
 	"tmux":  leaves,

@@ -10,36 +10,306 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
+// adoption compares the sessions with what exists: systemd's scopes, processes and records of
+// exits. A new daemon does this before its event loop runs, and resync repeats it. Only resync is
+// called by other goroutines than the event loop.
+type adoption struct {
+	loop            *loop
+	uncompared      map[*entry]bool // have to be compared with systemd's scopes once more
+	relistScheduled bool            // listing these scopes has failed, and will be repeated
+	relistDelay     time.Duration   // before that; 0 if the last listing has succeeded
+}
+
 // Adopt adopts the saved sessions, before Run. It lists the scopes that exist and applies what it
 // finds as events, the same as while the loop runs. A session whose record was lost is rebuilt if
 // its agent is running. Any other scope that belongs to no session is logged and left alone.
 func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error {
+	l := s.loop
 	for _, rec := range saved {
-		s.add(&entry{rec: rec, adoptedState: rec.State})
+		e := newEntry(l, rec)
+		e.adoptedState = rec.State
+		l.add(e)
 	}
-	if err := s.listAndCompare(ctx); err != nil {
+	if err := l.adoption.listAndCompare(ctx); err != nil {
 		return err
 	}
-	s.removeEmptyRuntimeDirs()
-	for _, e := range s.sessions {
+	l.adoption.removeEmptyRuntimeDirs()
+	for _, e := range l.sessions.byID {
 		if e.rec.ConversationID == "" {
-			s.detectPrintedConversation(e)
+			e.detectPrintedConversation()
 		}
 	}
-	if ids, err := s.Systemd.PulledIn(ctx); err == nil {
-		s.expiry.setPulledIn(ids)
+	if ids, err := l.system.Systemd.PulledIn(ctx); err == nil {
+		l.expiry.setPulledIn(ids)
 	}
-	s.problemsStale = true
-	s.undoUnconfirmed()
-	s.awaitProbes(ctx)
+	l.problems.stale = true
+	l.operations.worktrees.undoUnconfirmed()
+	l.adoption.awaitProbes(ctx)
 	failpoint.Hit("adopt.applied")
-	s.finishIteration()
+	l.finishIteration()
 	failpoint.Hit("adopt.saved")
-	s.publishProblems()
-	s.reportStatus()
-	s.reportAnyAgentAlive()
-	s.expiry.armAlarm()
+	l.problems.publish()
+	l.status.report()
+	l.expiry.armAlarm()
 	return nil
+}
+
+// listAndCompare lists the scopes, rebuilds lost sessions, and applies to each session what has
+// become of its run since it was saved.
+func (a *adoption) listAndCompare(ctx context.Context) error {
+	// Watch first, then list: the end of a scope in between is reported.
+	var units []string
+	for _, e := range a.loop.sessions.byID {
+		if r := e.rec.Run; r.Live() && r.BootID == a.loop.settings.bootID {
+			units = append(units, r.Unit)
+		}
+	}
+	if err := a.loop.system.Systemd.WatchScopes(ctx, units); err != nil {
+		return err
+	}
+	failpoint.Hit("adopt.watched")
+	scopes, err := a.loop.system.Systemd.Scopes(ctx)
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("adopt.listed")
+	if scopes, err = a.rebuild(ctx, scopes); err != nil {
+		return err
+	}
+	var alive []*entry
+	for _, e := range a.loop.sessions.byID {
+		if e.rec.Run.AgentAlive() {
+			alive = append(alive, e)
+		}
+	}
+	a.compareScopes(scopes, a.quiescentRuns())
+	return a.applyMissedStops(ctx, alive)
+}
+
+// quiescentRuns returns the ids of the live runs of sessions for which no effect is being carried
+// out: a list of the scopes that is made from now on is accurate for these runs.
+func (a *adoption) quiescentRuns() map[*entry]string {
+	runs := map[*entry]string{}
+	for _, e := range a.loop.sessions.byID {
+		if e.rec.Run.Live() && !e.effects.busy {
+			runs[e] = e.rec.Run.ID
+		}
+	}
+	return runs
+}
+
+// compareScopes applies the list of scopes to the runs that were quiescent before it was made and
+// still are. The others are compared again once no effect of their sessions is being carried out.
+func (a *adoption) compareScopes(scopes []Scope, runs map[*entry]string) {
+	byName := make(map[string]Scope, len(scopes))
+	for _, sc := range scopes {
+		byName[sc.Name] = sc
+	}
+	for _, e := range a.loop.sessions.byID {
+		r := e.rec.Run
+		switch {
+		case !r.Live():
+		case e.effects.busy || runs[e] != r.ID:
+			a.uncompared[e] = true
+			a.resyncMissed(e)
+		default:
+			e.adoptRun(byName[r.Unit])
+		}
+	}
+	// By now the shims that were connected first have sent their Hello. It is read in this iteration,
+	// so that all sessions are published together.
+	for _, e := range a.loop.sessions.byID {
+		if e.run.shim.socket.IsOpen() {
+			e.run.shim.read()
+		}
+	}
+}
+
+// adoptRun applies what has become of a run that was alive when it was last saved. The scope is
+// zero if systemd does not know it.
+func (e *entry) adoptRun(sc Scope) {
+	r := e.rec.Run
+	e.markDirty()
+	if !e.run.scope.adopt(sc, e.run.exit.read()) {
+		e.discardRecord(e.rec.Run)
+		return
+	}
+	if e.run.files.stateDir == 0 {
+		// The directory may have been removed. If it cannot be watched, watch records that.
+		_ = os.MkdirAll(e.loop.settings.runtimeDir(e.rec.ID), 0o700)
+		e.run.files.watch()
+	}
+	// In this order: if an agent has started and exited since read above, read below finds its
+	// record.
+	hasPane := e.run.tmux.adopt()
+	e.run.shim.connect()
+	e.run.reports.attached = e.loop.system.Terminals.IsAttached(e.target())
+	switch {
+	case e.run.exit.read():
+	case r.Started.IsZero() && (hasPane || e.run.shim.socket.IsOpen()): // its shim reports the agent soon
+	case r.Started.IsZero():
+		e.run.start.interrupted()
+	case !e.run.shim.socket.IsOpen():
+		e.run.shim.disconnected()
+	}
+	// Either systemd stops the scope itself, and its SIGTERM has ended the tmux server, or it has left
+	// that to an earlier daemon, which exited before it did so.
+	if sc.Stopping && !e.pending.Ending() {
+		e.run.scope.queryStopCause(!hasPane)
+	}
+}
+
+// adopt applies what has become of the run's scope, and returns whether the run can be adopted.
+// Exited is whether the agent's exit is recorded.
+func (w *scopeWatch) adopt(sc Scope, exited bool) bool {
+	e, r := w.e, w.e.rec.Run
+	isThisBoot := r.BootID == e.loop.settings.bootID
+	if sc.TimedOut != 0 && isThisBoot && sc.InvocationID == r.InvocationID {
+		e.apply(session.ScopeResult{
+			Run: r.ID, Result: session.Timeout, At: e.loop.timeOf(sc.TimedOut), Monotonic: sc.TimedOut,
+		})
+	}
+	ended := session.ScopeEnded{Run: r.ID, Result: sc.Result, At: time.Now()}
+	switch {
+	case !isThisBoot:
+		e.apply(session.MachineWentDown{Run: r.ID, At: ended.At})
+		return false
+	case sc.Active && (r.InvocationID == "" || sc.InvocationID == r.InvocationID):
+		if w.recheckEmpty() {
+			e.run.exit.read()
+			w.release()
+			w.applyEnd(ended)
+			return false
+		}
+		e.apply(session.ScopeStarted{Run: r.ID, InvocationID: sc.InvocationID, ControlGroup: sc.ControlGroup})
+	case !sc.Active && e.loop.system.ControlGroups.IsPopulated(r.ControlGroup):
+		// systemd does not know a control group that the kernel has: it lists the scope again after a
+		// reload.
+		e.loop.log.Warn("a scope that systemd does not know has processes", "session", e.rec.ID, "unit", r.Unit)
+		return false
+	default:
+		if r.Scope == session.ScopeNone && !exited {
+			e.run.tmux.killUnplaced()
+			e.run.start.interrupted()
+		}
+		if w.applyEnd(ended); w.deferredEnd == nil {
+			return false
+		} // otherwise the agent runs outside of its scope
+	}
+	if !r.LeftRunning.IsZero() {
+		e.apply(session.FoundAlive{Run: r.ID})
+	}
+	return true
+}
+
+// interrupted applies that an earlier daemon has exited while it started the run.
+func (s *runStart) interrupted() {
+	s.e.apply(session.StartFailed{
+		Run: s.e.rec.Run.ID, Reason: "corrald was interrupted while it started", Interrupted: true,
+		At: time.Now(), Monotonic: s.e.loop.clocks.Monotonic(),
+	})
+}
+
+// killUnplaced kills a tmux server that was started for a run and never got into its scope.
+func (w *tmuxWatch) killUnplaced() {
+	t := w.e.target()
+	t.ControlGroup = ""
+	if server, _ := w.e.loop.system.Terminals.FindTmux(t); server.PID != 0 {
+		w.e.queueEffect(session.KillProcess{Process: server})
+	}
+}
+
+// noServer identifies the tmux server in TmuxDied if none was ever seen: it differs from any real
+// server, each of which was started later.
+var noServer = session.Process{Start: 1}
+
+// adopt ensures that the run's tmux server is recorded and watched, even if an earlier daemon
+// has started it and exited before it could record it. It returns whether there is a server with a
+// pane. A server without one is of no use and is killed.
+func (w *tmuxWatch) adopt() (hasPane bool) {
+	e, r := w.e, w.e.rec.Run
+	known := r.Tmux == session.Alive && w.watch()
+	if known && !r.Started.IsZero() {
+		return true
+	}
+	server, hasPane := e.loop.system.Terminals.FindTmux(e.target())
+	switch {
+	case hasPane && !known:
+		e.apply(session.TmuxStarted{Run: r.ID, Process: server})
+	case !hasPane:
+		if server.PID != 0 {
+			e.queueEffect(session.KillProcess{Process: server})
+		}
+		gone := r.TmuxProc
+		if gone == (session.Process{}) {
+			gone = noServer
+		}
+		e.apply(session.TmuxDied{Run: r.ID, Process: gone})
+	}
+	return hasPane
+}
+
+// applyMissedStops applies the stops that happened while no daemon was running to be notified of
+// them. Of the agents that were alive before, it finds those that have exited because systemd
+// stopped their scopes: their shims got SIGTERM together with them. If systemd ended a scope for a
+// reason other than a stop, such as a lack of memory or RuntimeMaxSec, that is known by now. A
+// scope that was stopped under an earlier user manager may have been stopped because that manager
+// exited: its session is suspended, so that it is resumed if it is configured to be.
+func (a *adoption) applyMissedStops(ctx context.Context, alive []*entry) error {
+	for _, e := range alive {
+		stop, ok := e.run.exit.recordedStop()
+		if !ok {
+			continue
+		}
+		managerStart, err := a.loop.system.Systemd.StartTime(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.rec.Run.BootID != a.loop.settings.bootID || stop.Monotonic < managerStart:
+			stop.Intent, stop.Why = session.Suspend, "its scope was stopped, and the login session ended"
+		case a.loop.system.Systemd.IsStopping(ctx):
+			stop.Intent, stop.Why = session.Suspend, reasonLoginSessionEnded
+		}
+		e.apply(stop)
+	}
+	return nil
+}
+
+// stopMargin is added to the stop timeout: an agent that exits even later after SIGTERM has not
+// exited because of it.
+const stopMargin = time.Second
+
+// recordedStop returns the stop that the record of the agent's exit shows, if there is one: the
+// shim got SIGTERM too, and no end of the run was requested.
+func (x *exitRecord) recordedStop() (stop session.IntentSet, ok bool) {
+	r := x.e.rec.Run
+	if r.Intent != session.NoIntent || r.Exit == nil || r.Exit.SIGTERMMonotonic == 0 ||
+		r.OutOfMemory() || r.ScopeResult == session.OOMKill {
+		return stop, false
+	}
+	took := r.Exit.ExitedMonotonic - r.Exit.SIGTERMMonotonic
+	if took > x.e.loop.settings.stopTimeout(x.e.rec)+stopMargin {
+		return stop, false
+	}
+	return session.IntentSet{
+		Run: r.ID, Intent: session.Stop, Why: reasonScopeStopped, SignalledBySystemd: true,
+		At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.SIGTERMMonotonic,
+	}, true
+}
+
+// removeEmptyRuntimeDirs removes the empty runtime directories of sessions that an earlier daemon
+// did not save before it exited. A directory that is not empty is in use, and stays.
+func (a *adoption) removeEmptyRuntimeDirs() {
+	files, err := os.ReadDir(a.loop.settings.runDir)
+	if err != nil {
+		return // nothing has been started yet
+	}
+	for _, file := range files {
+		if file.IsDir() && a.loop.sessions.byID[file.Name()] == nil {
+			_ = os.Remove(filepath.Join(a.loop.settings.runDir, file.Name()))
+		}
+	}
 }
 
 // firstProbeTimeout is how long the probes of the workspaces of adopted sessions may take before
@@ -48,12 +318,12 @@ const firstProbeTimeout = time.Second
 
 // awaitProbes applies the results of the probes of workspaces before the loop runs. The time limit
 // is for all of them together, if several do not return.
-func (s *Supervisor) awaitProbes(ctx context.Context) {
-	ctx, cancel := s.AfterFunc.Context(ctx, firstProbeTimeout)
+func (a *adoption) awaitProbes(ctx context.Context) {
+	ctx, cancel := a.loop.clocks.AfterFunc.Context(ctx, firstProbeTimeout)
 	defer cancel()
-	for s.files.IsProbing() {
+	for a.loop.files.IsProbing() {
 		select {
-		case f := <-s.mailbox:
+		case f := <-a.loop.mailbox:
 			f()
 		case <-ctx.Done():
 			return
@@ -62,267 +332,51 @@ func (s *Supervisor) awaitProbes(ctx context.Context) {
 }
 
 // Resync compares the scopes that systemd lists with the sessions, because events may have been
-// missed. If systemd does not answer, Resync is repeated after increasing delays.
-func (s *Supervisor) Resync() {
+// missed. If systemd does not answer, it is repeated after increasing delays.
+func (s *Supervisor) Resync() { s.loop.adoption.resync() }
+
+// resync is Resync. It waits for systemd, and so the event loop has it called by another goroutine.
+func (a *adoption) resync() {
 	var runs map[*entry]string
-	if s.do(func() { runs = s.quiescentRuns() }) != nil {
+	if a.loop.do(func() { runs = a.quiescentRuns() }) != nil {
 		return
 	}
-	ctx, cancel := s.AfterFunc.Context(s.ctx, systemdTimeout)
+	ctx, cancel := a.loop.clocks.AfterFunc.Context(a.loop.ctx, systemdTimeout)
 	defer cancel()
-	scopes, err := s.Systemd.Scopes(ctx)
-	s.post(func() {
+	scopes, err := a.loop.system.Systemd.Scopes(ctx)
+	a.loop.post(func() {
 		if err != nil {
-			s.retryListing(err)
+			a.retryListing(err)
 			return
 		}
-		s.relistDelay = 0
-		s.compareScopes(scopes, runs)
+		a.relistDelay = 0
+		a.compareScopes(scopes, runs)
 	})
-	_ = s.expiry.refreshPulledIn(ctx) // an error does no harm: it is read again before a session is removed
+	_ = a.loop.expiry.refreshPulledIn(ctx) // an error does no harm: it is read again before a session is removed
 }
 
-// retryListing logs that the scopes could not be listed, and repeats Resync after a delay.
-func (s *Supervisor) retryListing(err error) {
-	if s.relistScheduled {
+// retryListing logs that the scopes could not be listed, and repeats resync after a delay.
+func (a *adoption) retryListing(err error) {
+	if a.relistScheduled {
 		return
 	}
-	s.relistScheduled, s.relistDelay = true, min(max(2*s.relistDelay, firstRetry), maxRetry)
-	s.Log.Error("cannot list the scopes; retrying", "err", err, "after", s.relistDelay)
-	s.AfterFunc(s.relistDelay, func() {
-		s.post(func() {
-			s.relistScheduled = false
-			go s.Resync()
+	a.relistScheduled, a.relistDelay = true, min(max(2*a.relistDelay, firstRetry), maxRetry)
+	a.loop.log.Error("cannot list the scopes; retrying", "err", err, "after", a.relistDelay)
+	a.loop.clocks.AfterFunc(a.relistDelay, func() {
+		a.loop.post(func() {
+			a.relistScheduled = false
+			go a.resync()
 		})
 	})
 }
 
-// quiescentRuns returns the ids of the live runs of sessions for which no effect is being carried
-// out: a list of the scopes that is made from now on is accurate for these runs.
-func (s *Supervisor) quiescentRuns() map[*entry]string {
-	runs := map[*entry]string{}
-	for _, e := range s.sessions {
-		if e.rec.Run.Live() && !e.busy {
-			runs[e] = e.rec.Run.ID
-		}
-	}
-	return runs
-}
-
-// listAndCompare lists the scopes, rebuilds lost sessions, and applies to each session what has
-// become of its run since it was saved.
-func (s *Supervisor) listAndCompare(ctx context.Context) error {
-	// Watch first, then list: the end of a scope in between is reported.
-	var units []string
-	for _, e := range s.sessions {
-		if r := e.rec.Run; r.Live() && r.BootID == s.BootID {
-			units = append(units, r.Unit)
-		}
-	}
-	if err := s.Systemd.WatchScopes(ctx, units); err != nil {
-		return err
-	}
-	failpoint.Hit("adopt.watched")
-	scopes, err := s.Systemd.Scopes(ctx)
-	if err != nil {
-		return err
-	}
-	failpoint.Hit("adopt.listed")
-	if scopes, err = s.rebuild(ctx, scopes); err != nil {
-		return err
-	}
-	alive := s.aliveSessions()
-	s.compareScopes(scopes, s.quiescentRuns())
-	return s.applyMissedStops(ctx, alive)
-}
-
-// compareScopes applies the list of scopes to the runs that were quiescent before it was made and
-// still are. The others are compared again once no effect of their sessions is being carried out.
-func (s *Supervisor) compareScopes(scopes []Scope, runs map[*entry]string) {
-	byName := make(map[string]Scope, len(scopes))
-	for _, sc := range scopes {
-		byName[sc.Name] = sc
-	}
-	for _, e := range s.sessions {
-		r := e.rec.Run
-		switch {
-		case !r.Live():
-		case e.busy || runs[e] != r.ID:
-			s.postponeComparison(e)
-		default:
-			s.adoptRun(e, byName[r.Unit])
-		}
-	}
-	// By now the shims that were connected first have sent their Hello. It is read in this iteration,
-	// so that all sessions are published together.
-	for _, e := range s.sessions {
-		if e.run.shim.IsOpen() {
-			s.readShim(e, e.rec.Run.ID)
-		}
-	}
-}
-
-// postponeComparison marks a session that could not be compared because an effect of it is being
-// carried out.
-func (s *Supervisor) postponeComparison(e *entry) {
-	if !e.uncompared {
-		e.uncompared = true
-		s.uncompared++
-	}
-	s.resyncMissed(e)
-}
-
-// resyncMissed is called when the session may have no effects left. It calls Resync one time for
+// resyncMissed is called when the session may have no effects left. It calls resync one time for
 // all sessions that could not be compared, once none of them has effects left.
-func (s *Supervisor) resyncMissed(e *entry) {
-	if !e.uncompared || e.busy || len(e.queue) > 0 {
+func (a *adoption) resyncMissed(e *entry) {
+	if !a.uncompared[e] || e.effects.busy || len(e.effects.waiting) > 0 {
 		return
 	}
-	e.uncompared = false
-	if s.uncompared--; s.uncompared == 0 {
-		go s.Resync()
-	}
-}
-
-// adoptRun applies what has become of a run that was alive when it was last saved. The scope is
-// zero if systemd does not know it.
-func (s *Supervisor) adoptRun(e *entry, sc Scope) {
-	r := e.rec.Run
-	s.markDirty(e)
-	if !s.adoptScope(e, sc, s.readExit(e)) {
-		s.discardRecord(e, e.rec.Run)
-		return
-	}
-	if e.run.stateDirWatch == 0 {
-		// The directory may have been removed. watchRunFiles reports the problem if it cannot be watched.
-		_ = os.MkdirAll(s.runtimeDir(e.rec.ID), 0o700)
-		s.watchRunFiles(e)
-	}
-	// In this order: if an agent has started and exited since readExit above, readExit below finds its
-	// record.
-	hasPane := s.adoptTmux(e)
-	s.connectShim(e)
-	e.run.attached = s.Terminals.IsAttached(s.target(e))
-	switch {
-	case s.readExit(e):
-	case r.Started.IsZero() && (hasPane || e.run.shim.IsOpen()): // its shim reports the agent soon
-	case r.Started.IsZero():
-		s.apply(e, session.StartFailed{
-			Run: r.ID, Reason: interrupted, Interrupted: true, At: time.Now(), Monotonic: s.Monotonic(),
-		})
-	case !e.run.shim.IsOpen():
-		s.shimDisconnected(e, r.ID)
-	}
-	// Either systemd stops the scope itself, and its SIGTERM has ended the tmux server, or it has left
-	// that to an earlier daemon, which exited before it did so.
-	if sc.Stopping && !e.pending.Ending() {
-		s.queryStopCause(e, !hasPane)
-	}
-}
-
-// adoptScope applies what has become of the run's scope, and returns whether the run can be
-// adopted. Exited is whether the agent's exit is recorded.
-func (s *Supervisor) adoptScope(e *entry, sc Scope, exited bool) bool {
-	r := e.rec.Run
-	now := time.Now()
-	if sc.TimedOut != 0 && r.BootID == s.BootID && sc.InvocationID == r.InvocationID {
-		at := now.Add(sc.TimedOut - s.Monotonic())
-		s.apply(e, session.ScopeResult{Run: r.ID, Result: session.Timeout, At: at, Monotonic: sc.TimedOut})
-	}
-	switch {
-	case r.BootID != s.BootID:
-		s.apply(e, session.MachineWentDown{Run: r.ID, At: now})
-	case sc.Active && (r.InvocationID == "" || sc.InvocationID == r.InvocationID):
-		if s.isEndUnnoticed(e) {
-			s.readExit(e)
-			s.releaseScope(e)
-			s.applyScopeEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
-			return false
-		}
-		s.apply(e, session.ScopeStarted{Run: r.ID, InvocationID: sc.InvocationID, ControlGroup: sc.ControlGroup})
-		if !r.LeftRunning.IsZero() {
-			s.apply(e, session.FoundAlive{Run: r.ID})
-		}
-		return true
-	case !sc.Active && s.ControlGroups.IsPopulated(r.ControlGroup):
-		// systemd does not know a control group that the kernel has: it lists the scope again after a
-		// reload.
-		s.Log.Warn("a scope that systemd does not know has processes", "session", e.rec.ID, "unit", r.Unit)
-	default:
-		if r.Scope == session.ScopeNone && !exited {
-			s.killUnplacedTmux(e)
-			s.apply(e, session.StartFailed{
-				Run: r.ID, Reason: interrupted, Interrupted: true, At: now, Monotonic: s.Monotonic(),
-			})
-		}
-		s.applyScopeEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
-		if e.run.deferredEnd == nil {
-			return false
-		}
-		if !r.LeftRunning.IsZero() { // the agent runs outside of its scope
-			s.apply(e, session.FoundAlive{Run: r.ID})
-		}
-		return true
-	}
-	return false
-}
-
-// interrupted is the reason of a run that failed because the daemon exited during its start.
-const interrupted = "corrald was interrupted while it started"
-
-// killUnplacedTmux kills a tmux server that was started for a run and never got into its scope.
-func (s *Supervisor) killUnplacedTmux(e *entry) {
-	t := s.target(e)
-	t.ControlGroup = ""
-	if server, _ := s.Terminals.FindTmux(t); server.PID != 0 {
-		s.killServer(e, server)
-	}
-}
-
-func (s *Supervisor) killServer(e *entry, server session.Process) {
-	s.queueEffect(e, session.KillProcess{Process: server})
-}
-
-// noServer identifies the tmux server in TmuxDied if none was ever seen: it differs from any real
-// server, each of which was started later.
-var noServer = session.Process{Start: 1}
-
-// adoptTmux ensures that the run's tmux server is recorded and watched, even if an earlier daemon
-// has started it and exited before it could record it. It returns whether there is a server with a
-// pane. A server without one is of no use and is killed.
-func (s *Supervisor) adoptTmux(e *entry) bool {
-	r := e.rec.Run
-	known := r.Tmux == session.Alive && s.watchTmux(e)
-	if known && !r.Started.IsZero() {
-		return true
-	}
-	server, hasPane := s.Terminals.FindTmux(s.target(e))
-	switch {
-	case hasPane && !known:
-		s.apply(e, session.TmuxStarted{Run: r.ID, Process: server})
-	case !hasPane:
-		if server.PID != 0 {
-			s.killServer(e, server)
-		}
-		gone := r.TmuxProc
-		if gone == (session.Process{}) {
-			gone = noServer
-		}
-		s.apply(e, session.TmuxDied{Run: r.ID, Process: gone})
-	}
-	return hasPane
-}
-
-// removeEmptyRuntimeDirs removes the empty runtime directories of sessions that an earlier daemon
-// did not save before it exited. A directory that is not empty is in use, and stays.
-func (s *Supervisor) removeEmptyRuntimeDirs() {
-	entries, err := os.ReadDir(s.RuntimeDir)
-	if err != nil {
-		return // nothing has been started yet
-	}
-	for _, entry := range entries {
-		if entry.IsDir() && s.sessions[entry.Name()] == nil {
-			_ = os.Remove(filepath.Join(s.RuntimeDir, entry.Name()))
-		}
+	if delete(a.uncompared, e); len(a.uncompared) == 0 {
+		go a.resync()
 	}
 }

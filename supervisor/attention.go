@@ -21,16 +21,16 @@ type Report struct {
 	Expected       string // the session to which the caller believes that it belongs, or ""; see Misreported
 }
 
-// The limit of reports of a session: reportBurst at once, and then one each reportEvery. Reports
-// that repeat the one before do not count.
-const (
-	reportBurst = 20
-	reportEvery = 500 * time.Millisecond
-)
-
-// maxReportedText limits a received message, in bytes, before it is sanitized. A longer text is not
-// a message.
-const maxReportedText = 64 << 10
+// statusReports is what is known of the status of a run's agent in addition to its facts.
+type statusReports struct {
+	e                *entry
+	attached         bool             // a client is attached to the terminal
+	detachedAt       time.Duration    // by CLOCK_MONOTONIC: when the last client detached, 0 if none has
+	answeredAt       time.Duration    // by CLOCK_MONOTONIC: when the agent was sent input that it had requested
+	lastMisreport    session.Evidence // the last report for the session that Misreported has dropped
+	nextMisreportLog time.Duration    // by CLOCK_MONOTONIC: the next such report is not logged before
+	nextSlot         time.Time        // when the next report would be accepted if bursts were not allowed
+}
 
 // Report records a status report of a hook of the session's agent. Errors: NoSuchSession,
 // InvalidState, Invalid, OverLimit.
@@ -42,62 +42,101 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 	if r.Activity == session.Waiting && r.Reason == "" {
 		r.Reason = session.Question
 	}
-	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Run.Ended() {
 			return nil, refuse(InvalidState, "session %q has no agent that could report: %s",
 				id, stateClause(e.rec.View().State))
 		}
 		status, changed := e.rec.NextReport(session.Report{
-			Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic(),
+			Activity: r.Activity, Reason: r.Reason, Message: r.Message,
+			At: time.Now(), Monotonic: s.loop.clocks.Monotonic(),
 		})
-		newConversation := s.conversationRules(e.rec).IsNew(r.ConversationID, e.run.detection.reported)
+		newConversation := s.loop.settings.rules(e.rec).IsNew(r.ConversationID, e.run.detection.reported)
 		if !changed && !newConversation {
 			return nil, nil
 		}
-		if !e.run.takeReportSlot(time.Now()) {
-			return nil, refuse(OverLimit, "session %q reports too often: at most %d reports at once, then one every %v",
-				id, reportBurst, reportEvery)
+		if !e.run.reports.takeSlot(time.Now()) {
+			return nil, refuse(OverLimit, "session %q reports too often: "+
+				"at most %d reports at once, then one every %v", id, reportBurst, reportEvery)
 		}
 		if newConversation {
-			s.setConversation(e, r.ConversationID, session.Reported)
+			e.setConversation(r.ConversationID, session.Reported)
 			e.run.detection.reported = r.ConversationID
 		}
-		s.detectConversation(e, r.Activity, newConversation)
+		e.run.detection.detectIfDue(r.Activity, newConversation)
 		if changed {
-			s.apply(e, session.StatusReported{Run: e.rec.Run.ID, Source: session.FromReport, Report: status})
+			e.apply(session.StatusReported{Run: e.rec.Run.ID, Source: session.FromReport, Report: status})
 		}
-		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
+		return e.whenPublished(), nil
 	})
 }
-
-// misreportEvery is the minimum time between two log records of Misreported for the same session.
-const misreportEvery = time.Minute
 
 // Misreported is called for a report of a process that does not belong to the session that it
 // reports for: the daemon of an agent that serves several conversations, or a process that has left
 // its scope. Expected is the id of the session that it reports for, from that of the session to
 // which it belongs, "" for none. The report is dropped. Misreported returns the error for the
 // process: NoSessionForPID, or NoSuchSession if there is no session with the id expected.
-func (s *Supervisor) Misreported(ctx context.Context, expected, from string) error {
+func (s *Supervisor) Misreported(expected, from string) error {
 	where := "outside of all sessions"
 	if from != "" {
 		where = fmt.Sprintf("of session %q", from)
 	}
-	err := s.withSession(ctx, expected, func(e *entry) (<-chan error, error) {
-		e.run.lastMisreport = session.Evidence{
+	if err := s.loop.doWith(expected, func(e *entry) error {
+		r := &e.run.reports
+		r.lastMisreport = session.Evidence{
 			Subject: "activity", Source: "report", At: time.Now(), Value: "rejected: it came from a process " + where,
 		}
-		if now := s.Monotonic(); e.run.nextMisreportLog <= now {
-			e.run.nextMisreportLog = now + misreportEvery
-			s.Log.Warn("a report from elsewhere was dropped", "session", expected, "from", from)
+		if now := s.loop.clocks.Monotonic(); r.nextMisreportLog <= now {
+			r.nextMisreportLog = now + misreportEvery
+			s.loop.log.Warn("a report from elsewhere was dropped", "session", expected, "from", from)
 		}
-		return nil, nil
-	})
-	if err != nil {
+		return nil
+	}); err != nil {
 		return err
 	}
 	return refuse(NoSessionForPID, "the process is %s, but reports for %q", where, expected)
 }
+
+// misreportEvery is the minimum time between two log records of Misreported for the same session.
+const misreportEvery = time.Minute
+
+// Explain returns the facts and status reports that determine the session's state, activity and
+// attention. Errors: NoSuchSession.
+func (s *Supervisor) Explain(id string) (facts []session.Evidence, err error) {
+	err = s.loop.doWith(id, func(e *entry) error {
+		facts = e.rec.Explain()
+		if misreport := e.run.reports.lastMisreport; !misreport.At.IsZero() {
+			facts = append(facts, misreport)
+		}
+		return nil
+	})
+	return facts, err
+}
+
+// Acknowledge records that a person knows why the session needs attention. Errors: NoSuchSession.
+func (s *Supervisor) Acknowledge(ctx context.Context, id string) error {
+	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		if !e.acknowledge() {
+			return nil, nil
+		}
+		return e.whenPublished(), nil
+	})
+}
+
+// AcknowledgeState records that a person knows the state of the session. A request of its agent
+// stays unacknowledged. Errors: NoSuchSession.
+func (s *Supervisor) AcknowledgeState(ctx context.Context, id string) error {
+	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		if e.rec.Attention().Source != "" || !e.acknowledge() {
+			return nil, nil
+		}
+		return e.whenPublished(), nil
+	})
+}
+
+// maxReportedText limits a received message, in bytes, before it is sanitized. A longer text is not
+// a message.
+const maxReportedText = 64 << 10
 
 // check returns an error if the report is invalid. Errors: Invalid, OverLimit.
 func (r Report) check() error {
@@ -118,15 +157,22 @@ func (r Report) check() error {
 	return nil
 }
 
-// takeReportSlot reports whether the limit of reports permits another one now, and counts it if so.
-func (r *runtime) takeReportSlot(now time.Time) bool {
-	if r.nextReportSlot.Before(now) {
-		r.nextReportSlot = now
+// The limit of reports of a session: reportBurst at once, and then one each reportEvery. Reports
+// that repeat the one before do not count.
+const (
+	reportBurst = 20
+	reportEvery = 500 * time.Millisecond
+)
+
+// takeSlot reports whether the limit of reports permits another one now, and counts it if so.
+func (r *statusReports) takeSlot(now time.Time) bool {
+	if r.nextSlot.Before(now) {
+		r.nextSlot = now
 	}
-	if r.nextReportSlot.Sub(now) > (reportBurst-1)*reportEvery {
+	if r.nextSlot.Sub(now) > (reportBurst-1)*reportEvery {
 		return false
 	}
-	r.nextReportSlot = r.nextReportSlot.Add(reportEvery)
+	r.nextSlot = r.nextSlot.Add(reportEvery)
 	return true
 }
 
@@ -135,112 +181,98 @@ var shimSources = []session.Source{
 	session.FromOSC7501, session.FromNotify, session.FromTitle, session.FromBell, session.FromScreen,
 }
 
-// statusReported records a status report that the shim has received from its agent. A shim of a
+// received records a status report that the shim has received from its agent. A shim of a
 // newer version may send values that this version does not know: they are ignored.
-func (s *Supervisor) statusReported(e *entry, m shimwire.Message) {
+func (r *statusReports) received(m shimwire.Message) {
 	source := session.Source(m.Source)
 	if !slices.Contains(shimSources, source) ||
 		m.Activity != "" && !slices.Contains(shimwire.Activities, m.Activity) ||
 		m.Reason != "" && !slices.Contains(shimwire.Reasons, m.Reason) {
 		return
 	}
-	s.apply(e, session.StatusReported{Run: e.rec.Run.ID, Source: source, Report: session.Report{
-		Activity: m.Activity, Reason: m.Reason, Message: shimwire.SanitizeLine(m.Text),
-		At: m.Since, Monotonic: s.reportedAt(m), Seq: uint64(m.Seq),
-	}})
-	s.detectConversation(e, m.Activity, false)
+	text := shimwire.SanitizeLine(m.Text)
+	r.apply(m, source, session.Report{Activity: m.Activity, Reason: m.Reason, Message: text})
 }
 
-// reportedAt returns when the reported status began, by CLOCK_MONOTONIC. A shim of an older version
-// reports only the time of the wall clock: its status counts as new.
-func (s *Supervisor) reportedAt(m shimwire.Message) time.Duration {
-	if m.SinceMonotonic == 0 {
-		return s.Monotonic()
-	}
-	return m.SinceMonotonic
-}
-
-// outputReported records whether the agent prints output (working) or has fallen silent (idle).
-func (s *Supervisor) outputReported(e *entry, idle bool, m shimwire.Message) {
-	report := session.Report{Activity: session.Working, At: m.Since, Monotonic: s.reportedAt(m), Seq: uint64(m.Seq)}
+// outputReceived records whether the agent prints output (working) or has fallen silent (idle).
+func (r *statusReports) outputReceived(idle bool, m shimwire.Message) {
+	activity := session.Working
 	if idle {
-		report.Activity = session.Idle
+		activity = session.Idle
 	}
-	s.apply(e, session.StatusReported{Run: e.rec.Run.ID, Source: session.FromOutput, Report: report})
-	s.detectConversation(e, report.Activity, false)
+	r.apply(m, session.FromOutput, session.Report{Activity: activity})
 }
 
-// Acknowledge records that a person knows why the session needs attention. Errors: NoSuchSession.
-func (s *Supervisor) Acknowledge(ctx context.Context, id string) error {
-	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		if !s.acknowledge(e) {
-			return nil, nil
-		}
-		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
-	})
-}
-
-// AcknowledgeState records that a person knows the state of the session. A request of its agent
-// stays unacknowledged. Errors: NoSuchSession.
-func (s *Supervisor) AcknowledgeState(ctx context.Context, id string) error {
-	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		if e.rec.Attention().Source != "" || !s.acknowledge(e) {
-			return nil, nil
-		}
-		return s.waitUntil(e, func(*entry) bool { return true }, noError), nil
-	})
-}
-
-// acknowledge acknowledges in the event loop, and reports whether there was anything to
-// acknowledge.
-func (s *Supervisor) acknowledge(e *entry) bool {
-	if a := e.rec.Attention(); a.Reason == "" || a.Acknowledged {
-		return false
+// apply applies a status report that the shim has sent with the message m. A shim of an older
+// version sends only the time of the wall clock: its report counts as new.
+func (r *statusReports) apply(m shimwire.Message, source session.Source, report session.Report) {
+	e := r.e
+	report.At, report.Monotonic, report.Seq = m.Since, m.SinceMonotonic, uint64(m.Seq)
+	if report.Monotonic == 0 {
+		report.Monotonic = e.loop.clocks.Monotonic()
 	}
-	seen := e.rec.Acknowledgement()
-	seen.On, seen.At = s.expiry.checkClock(), time.Now()
-	s.apply(e, seen)
-	return true
+	e.apply(session.StatusReported{Run: e.rec.Run.ID, Source: source, Report: report})
+	e.run.detection.detectIfDue(report.Activity, false)
 }
 
 // markAnswered records that the agent was sent input after it had made the requests of these status
 // reports.
-func (s *Supervisor) markAnswered(e *entry, run string, requests session.Seqs) {
-	if e.rec.Run != nil && e.rec.Run.ID == run && requests != (session.Seqs{}) {
-		e.run.answeredAt = s.Monotonic()
-		s.apply(e, session.Answered{Run: run, Reports: requests})
+func (r *statusReports) markAnswered(run string, requests session.Seqs) {
+	e := r.e
+	if e.rec.Run != nil && e.rec.Run.ID == run {
+		r.answeredAt = e.loop.clocks.Monotonic()
+		e.apply(session.Answered{Run: run, Reports: requests})
 	}
 }
+
+// checkWaiting returns an error if the session's agent does not wait for input. Errors: NotWaiting.
+func (r *statusReports) checkWaiting() error {
+	e := r.e
+	activity, _, _ := e.rec.Activity()
+	switch {
+	case activity != session.Waiting:
+		return refuse(NotWaiting, "session %q does not wait for input: its agent is %s", e.rec.ID, activity)
+	case r.isJustAnswered():
+		return refuse(NotWaiting, "session %q does not wait for input: it was answered just now", e.rec.ID)
+	}
+	return nil
+}
+
+// isJustAnswered reports whether the agent was answered so recently that it may not have read the
+// answer.
+func (r *statusReports) isJustAnswered() bool {
+	return r.e.rec.IsAnswered() && r.e.loop.clocks.Monotonic()-r.answeredAt < answerTimeout
+}
+
+// answerTimeout is how long an agent that reports its own status may take to report that it was
+// answered. If it has not reported that by then, it has not read the answer.
+const answerTimeout = time.Second
 
 // updateAttached checks whether a client is attached to the session's terminal. A person who
 // attaches has seen why the session needs attention.
-func (s *Supervisor) updateAttached(e *entry) {
-	attached := s.Terminals.IsAttached(s.target(e))
+func (r *statusReports) updateAttached() {
+	e := r.e
+	attached := e.loop.system.Terminals.IsAttached(e.target())
 	switch {
-	case attached == e.run.attached:
+	case attached == r.attached:
 		return
 	case attached:
-		s.acknowledge(e)
+		e.acknowledge()
 	default:
-		e.run.detachedAt = s.Monotonic()
+		r.detachedAt = e.loop.clocks.Monotonic()
 	}
-	e.run.attached = attached
-	s.markDirty(e)
+	r.attached = attached
+	e.markDirty()
 }
 
-// Explain returns the facts and status reports that determine the session's state, activity and
-// attention. Errors: NoSuchSession.
-func (s *Supervisor) Explain(id string) (facts []session.Evidence, err error) {
-	if e := s.do(func() {
-		var e *entry
-		if e, err = s.find(id); err == nil {
-			facts = e.rec.Explain()
-			if !e.run.lastMisreport.At.IsZero() {
-				facts = append(facts, e.run.lastMisreport)
-			}
-		}
-	}); e != nil {
-		return nil, e
+// acknowledge records that a person knows why the session needs attention, and reports whether
+// there was anything to acknowledge.
+func (e *entry) acknowledge() bool {
+	if a := e.rec.Attention(); a.Reason == "" || a.Acknowledged {
+		return false
 	}
-	return facts, err
+	seen := e.rec.Acknowledgement()
+	seen.On, seen.At = e.loop.expiry.checkClock(), time.Now()
+	e.apply(seen)
+	return true
 }

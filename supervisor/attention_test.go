@@ -209,7 +209,7 @@ func TestTypeNotify_StartWaitsForReady(t *testing.T) {
 		s := b.withShim()
 		s.introduce()
 		seen := func(gone bool) {
-			b.onLoop(func() { b.sup.apply(b.sup.sessions["shop"], session.WorkspaceObserved{Gone: gone}) })
+			b.onLoop(func() { b.sup.loop.sessions.byID["shop"].apply(session.WorkspaceObserved{Gone: gone}) })
 		}
 		seen(true)
 		<-time.After(session.ReadyTimeout)
@@ -226,8 +226,8 @@ func TestTypeNotify_StartWaitsForReady(t *testing.T) {
 // tmux does then.
 func (s *shim) attach(attached bool) {
 	s.t.Helper()
-	_ = s.sup.do(func() { s.system.attached = attached })
-	s.files.notify(s.sup.runtimeDir("shop"), "tmux", unix.IN_ATTRIB)
+	_ = s.sup.loop.do(func() { s.system.attached = attached })
+	s.files.notify(s.sup.loop.settings.runtimeDir("shop"), "tmux", unix.IN_ATTRIB)
 	synctest.Wait()
 }
 
@@ -269,7 +269,7 @@ func TestAttach_IsDetectedAfterInotifyOverflow(t *testing.T) {
 		s := b.startWithShim()
 		lost := func(attached bool) {
 			t.Helper()
-			_ = s.sup.do(func() { s.system.attached = attached })
+			_ = s.sup.loop.do(func() { s.system.attached = attached })
 			s.files.events <- inotify.Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}
 			synctest.Wait()
 		}
@@ -341,7 +341,7 @@ func (b *bed) withIdleSuspend(agent config.Agent) {
 // alarmTime returns the time to which the alarm is set.
 func (b *bed) alarmTime() (at time.Time) {
 	b.t.Helper()
-	require.NoError(b.t, b.sup.do(func() { at = b.sup.expiry.alarmTime }))
+	require.NoError(b.t, b.sup.loop.do(func() { at = b.sup.loop.expiry.alarmTime }))
 	return at
 }
 
@@ -396,7 +396,7 @@ func TestIdleSuspend_CountsOnlyTimeAwake(t *testing.T) {
 				b.withIdleSuspend(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
 				s := b.startWithShim()
 				s.send(shimwire.Message{
-					Kind: shimwire.Idle, Since: time.Now(), SinceMonotonic: b.sup.Monotonic() - 3*time.Second, Seq: 2,
+					Kind: shimwire.Idle, Since: time.Now(), SinceMonotonic: b.sup.loop.clocks.Monotonic() - 3*time.Second, Seq: 2,
 				})
 				assert.True(t, b.alarmTime().Equal(time.Now().Add(10*time.Minute-3*time.Second)))
 
@@ -438,7 +438,7 @@ func TestIdleSuspend_Exceptions(t *testing.T) {
 func TestAttachCommand_SetsTheDetachKey(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
-		b.sup.Config.DetachKey = "C-q"
+		b.sup.loop.settings.config.DetachKey = "C-q"
 		b.takeTrace()
 		_, err := b.sup.AttachCommand(b.t.Context(), "shop")
 		require.NoError(t, err)

@@ -107,7 +107,7 @@ func (f *fakeSystem) Execute(_ context.Context, task Task, report func(session.E
 	case session.HangUp:
 		f.trace("SIGHUP %s", t.ID)
 	case session.SignalAll:
-		f.trace("signal %s %s %s", RecipientAll, t.ID, unix.SignalName(unix.SIGTERM))
+		f.trace("signal %s %s %s", session.RecipientAll, t.ID, unix.SignalName(unix.SIGTERM))
 	case session.KillScope:
 		f.trace("kill %s", t.ID)
 	case session.CleanUp:

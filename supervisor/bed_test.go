@@ -32,6 +32,7 @@ import (
 // the seconds that have passed.
 type bed struct {
 	t           *testing.T
+	options     Options
 	sup         *Supervisor
 	system      *fakeSystem
 	records     *records
@@ -56,7 +57,7 @@ func supervise(t *testing.T, f func(b *bed)) {
 		f(b)
 		cancel()
 		synctest.Wait()
-		assert.ErrorIs(t, b.sup.do(func() {}), ErrClosed)
+		assert.ErrorIs(t, b.sup.loop.do(func() {}), ErrClosed)
 	})
 }
 
@@ -69,7 +70,7 @@ func newBed(t *testing.T) *bed {
 		events: make(chan inotify.Event), closed: make(chan struct{}), paths: map[string]int32{}, live: map[int32]bool{},
 	}
 	b.fds = &descriptors{ready: make(chan fdpoll.Key), closed: make(chan struct{}), keys: map[int]fdpoll.Key{}}
-	b.sup = New(Options{
+	b.options = Options{
 		Config: config.Default(),
 		Agents: map[string]config.Agent{
 			"command": {Name: "command"},
@@ -78,10 +79,13 @@ func newBed(t *testing.T) *bed {
 		Records: b.records, System: b.system.system(), Publisher: b, Inotify: b.files, Poller: b.fds,
 		Log:     slog.New(slog.NewTextHandler(b.log, nil)),
 		Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
-		SinceBoot: func() time.Duration { return time.Hour + time.Since(b.begin) - b.clockOffset },
-		Monotonic: func() time.Duration { return time.Hour + time.Since(b.begin) - b.clockOffset - b.slept },
-		AfterFunc: func(after time.Duration, f func()) deadline.Stopper { return time.AfterFunc(after, f) },
-	})
+		Clocks: Clocks{
+			SinceBoot: func() time.Duration { return time.Hour + time.Since(b.begin) - b.clockOffset },
+			Monotonic: func() time.Duration { return time.Hour + time.Since(b.begin) - b.clockOffset - b.slept },
+			AfterFunc: func(after time.Duration, f func()) deadline.Stopper { return time.AfterFunc(after, f) },
+		},
+	}
+	b.sup = New(b.options)
 	return b
 }
 
@@ -172,7 +176,7 @@ func (b *bed) exitWithoutEvent(id string, code int) {
 	rec := b.records.last(id)
 	b.writeExitStatus(rec, exitstatus.Status{
 		RunID: rec.Run.ID, Code: exitstatus.Exited, Value: code, PID: 12,
-		Started: rec.Run.Started, Exited: time.Now(), ExitedMonotonic: b.sup.Monotonic(),
+		Started: rec.Run.Started, Exited: time.Now(), ExitedMonotonic: b.sup.loop.clocks.Monotonic(),
 	})
 }
 

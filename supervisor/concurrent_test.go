@@ -239,7 +239,7 @@ func TestScopeEnd_OfAnEarlierRunIsIgnored(t *testing.T) {
 		}
 		b.exit("shop", 0)
 		b.system.populated = false
-		b.sup.Resync()
+		b.sup.loop.adoption.resync()
 		synctest.Wait()
 		b.system.populated = true
 		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
@@ -358,9 +358,9 @@ func TestSave_IncludesAChangeInTheIterationOfAnExit(t *testing.T) {
 		b.start("shop")
 		b.exitWithoutEvent("shop", 0)
 		busy := make(chan struct{})
-		go func() { _ = b.sup.do(func() { <-busy }) }() // so that both are in one iteration
+		go func() { _ = b.sup.loop.do(func() { <-busy }) }() // so that both are in one iteration
 		synctest.Wait()
-		go func() { _ = b.sup.do(func() { b.sup.readExit(b.sup.sessions["shop"]) }) }()
+		go func() { _ = b.sup.loop.do(func() { b.sup.loop.sessions.byID["shop"].run.exit.read() }) }()
 		synctest.Wait()
 		b.call("describe", func(ctx context.Context) error { return b.sup.Describe(ctx, "shop", "mine") })
 		close(busy)
@@ -376,8 +376,9 @@ func TestRemoveWorktree_KeepsTheWorkspaceOfAnotherSession(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		tree := b.t.TempDir()
-		require.NoError(t, b.sup.do(func() {
-			b.sup.sessions["shop"].rec.Worktree = &session.Worktree{Repository: "/nowhere", Path: tree, Branch: "corral/shop"}
+		require.NoError(t, b.sup.loop.do(func() {
+			shop := b.sup.loop.sessions.byID["shop"]
+			shop.rec.Worktree = &session.Worktree{Repository: "/nowhere", Path: tree, Branch: "corral/shop"}
 		}))
 		b.call("remove", func(ctx context.Context) error { return b.sup.RemoveWorktree(ctx, "shop", true, true) })
 		assert.Contains(t, b.takeTrace(), "0s terminate shop")
@@ -399,8 +400,8 @@ func TestRemoveWorktree_KeepsTheWorkspaceOfAnotherSession(t *testing.T) {
 func TestRemoveWorktree_IsReplacedByAnotherRemoval(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
-		require.NoError(t, b.sup.do(func() {
-			b.sup.sessions["shop"].rec.Worktree = &session.Worktree{Repository: "/nowhere", Path: b.t.TempDir()}
+		require.NoError(t, b.sup.loop.do(func() {
+			b.sup.loop.sessions.byID["shop"].rec.Worktree = &session.Worktree{Repository: "/nowhere", Path: b.t.TempDir()}
 		}))
 		b.call("worktree", func(ctx context.Context) error { return b.sup.RemoveWorktree(ctx, "shop", true, true) })
 		b.takeTrace()

@@ -272,7 +272,7 @@ func TestConversation_IsHeldAcrossDaemonRestarts(t *testing.T) {
 				holder.Run.Conversation, holder.Run.ConversationFrom = "talk", session.Reported
 			}
 			b.system.scopes = []Scope{{Name: holder.Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true}}
-			require.NoError(t, b.sup.do(func() {
+			require.NoError(t, b.sup.loop.do(func() {
 				require.NoError(t, b.sup.Adopt(b.t.Context(), []*session.Session{holder}))
 			}))
 			err := b.create("reports", Spec{ID: "b", ConversationID: "talk"})
@@ -438,9 +438,9 @@ func TestStopTimeout_Precedence(t *testing.T) {
 		for _, line := range []string{"4s kill agents", "6s kill own", "10s kill configured"} {
 			assert.Contains(t, recorded, line)
 		}
-		require.NoError(t, b.sup.do(func() {
-			assert.True(t, b.sup.target(b.sup.sessions["agents"]).StopAll)
-			assert.False(t, b.sup.target(b.sup.sessions["configured"]).StopAll)
+		require.NoError(t, b.sup.loop.do(func() {
+			assert.True(t, b.sup.loop.sessions.byID["agents"].target().StopAll)
+			assert.False(t, b.sup.loop.sessions.byID["configured"].target().StopAll)
 		}))
 	})
 }
@@ -461,7 +461,7 @@ func TestScopeEnd_ReportedLateIsOfTheEarlierRun(t *testing.T) {
 		b.exit("shop", 0)
 		b.takeTrace()
 		b.system.populated = false
-		b.sup.Resync() // the scope no longer exists; systemd's signal arrives later
+		b.sup.loop.adoption.resync() // the scope no longer exists; systemd's signal arrives later
 		synctest.Wait()
 		b.system.start = func(p Plan, post func(session.Event)) error {
 			post(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "another", ControlGroup: "/" + p.Unit})
@@ -487,9 +487,9 @@ func TestResume_KeepsItsOrderWhileWaiting(t *testing.T) {
 		b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success")
 		b.takeTrace()
 		setDetecting := func(detecting bool) {
-			require.NoError(t, b.sup.do(func() {
-				b.sup.sessions["shop"].detectingPrinted = detecting
-				b.sup.markDirty(b.sup.sessions["shop"])
+			require.NoError(t, b.sup.loop.do(func() {
+				b.sup.loop.sessions.byID["shop"].detectingPrinted = detecting
+				b.sup.loop.sessions.byID["shop"].markDirty()
 			}))
 		}
 		setDetecting(true)

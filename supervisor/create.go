@@ -19,19 +19,6 @@ import (
 	"github.com/corrald/corral/supervisor/workspaces"
 )
 
-// Limits of the values that a client specifies for a session.
-const (
-	maxArguments   = 1 << 20 // bytes of a command, or of an environment
-	maxDescription = 1 << 10 // bytes
-	maxPrompt      = 1 << 20 // bytes
-	maxBranch      = 200     // bytes: its last part is the name of a file
-	maxLabels      = 64
-	maxLabel       = 1 << 10 // bytes of a label's name and value together
-
-	maxProperties   = 256
-	maxPropertySize = 64 << 10 // bytes of their names and values together
-)
-
 // Spec is a session as a client specifies it. Zero values select defaults.
 type Spec struct {
 	ID               string
@@ -56,8 +43,25 @@ type Spec struct {
 
 	workspace string            // resolved path of WorkingDirectory
 	inode     session.Inode     // of that directory
-	reserved  bool              // its ID is reserved in Supervisor.reserved
+	reserved  bool              // its ID is in creation.reserved
 	worktree  *session.Worktree // the worktree that was created for it
+}
+
+// Limits of the values that a client specifies for a session.
+const (
+	maxArguments   = 1 << 20 // bytes of a command, or of an environment
+	maxDescription = 1 << 10 // bytes
+	maxPrompt      = 1 << 20 // bytes
+	maxBranch      = 200     // bytes: its last part is the name of a file
+	maxLabels      = 64
+	maxLabel       = 1 << 10 // bytes of a label's name and value together
+)
+
+// creation creates sessions.
+type creation struct {
+	loop      *loop
+	worktrees *worktrees
+	reserved  map[string]bool // ids of sessions that are about to be created; it belongs to the event loop
 }
 
 // Create creates a session and, unless NoStart is set, starts it and waits until its agent runs. If
@@ -65,51 +69,28 @@ type Spec struct {
 // the reason. Errors: NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing,
 // WorkspaceBusy, ConversationBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
 func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
-	if err := s.checkSpec(&spec); err != nil {
+	c := &s.loop.operations.creation
+	if err := c.checkSpec(&spec); err != nil {
 		return "", err
 	}
-	if err := s.checkInstalled(ctx, agent, &spec); err != nil {
+	if err := c.checkInstalled(ctx, agent, &spec); err != nil {
 		return "", err
 	}
 	if spec.Worktree != nil {
-		return s.createInWorktree(ctx, agent, spec)
+		return c.createInWorktree(ctx, agent, spec)
 	}
-	return s.createChecked(ctx, agent, spec)
-}
-
-// createChecked is Create after everything is checked. The id is "" if no session was created.
-func (s *Supervisor) createChecked(ctx context.Context, agent string, spec Spec) (id string, err error) {
-	var reply <-chan error
-	if e := s.do(func() {
-		var e *entry
-		if e, err = s.create(agent, spec); err != nil {
-			return
-		}
-		id = e.rec.ID
-		if spec.NoStart {
-			reply = s.waitUntil(e, func(*entry) bool { return true }, noError)
-		} else {
-			reply = s.beginRun(e, session.OpStart, false, claim{caller: spec.CallerEnvironment})
-		}
-	}); e != nil {
-		return "", e
-	}
-	if err != nil {
-		return "", err
-	}
-	accepted(ctx)
-	return id, s.awaitReply(ctx, reply)
+	return c.createChecked(ctx, agent, spec)
 }
 
 // checkSpec completes the spec and returns an error if it is invalid, before anything is created.
 // It examines the file system and is therefore not called on the event loop.
-func (s *Supervisor) checkSpec(spec *Spec) error {
+func (c *creation) checkSpec(spec *Spec) error {
 	if spec.ID != "" && !config.ValidName(spec.ID) {
 		return refuse(Invalid, "invalid Id %s: expected a-z, 0-9, '.', '_' and '-', beginning with a letter or digit, "+
 			"not ending in '.' or '-', and at most 64 bytes", brief(spec.ID))
 	}
 	if spec.WorkingDirectory == "" {
-		spec.WorkingDirectory = s.Home
+		spec.WorkingDirectory = c.loop.settings.home
 	}
 	if err := checkTexts(spec); err != nil {
 		return err
@@ -188,12 +169,12 @@ func checkChoices(spec *Spec) error {
 	default:
 		return refuse(Invalid, "invalid OnLogin %s: expected ignore, resume or start", brief(spec.OnLogin))
 	}
-	return CheckLabels(spec.Labels)
+	return checkLabels(spec.Labels)
 }
 
-// CheckLabels returns an error if there are too many labels, or one is too long or has no name.
+// checkLabels returns an error if there are too many labels, or one is too long or has no name.
 // Errors: Invalid, OverLimit.
-func CheckLabels(labels map[string]string) error {
+func checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return refuse(OverLimit, "too many labels: at most %d are allowed", maxLabels)
 	}
@@ -205,137 +186,114 @@ func CheckLabels(labels map[string]string) error {
 	return nil
 }
 
-// brief quotes a text of a client for a message, and shortens it.
-func brief(text string) string {
-	const maxLength = 64
-	if len(text) > maxLength {
-		return fmt.Sprintf("%q… (%d bytes)", text[:maxLength], len(text))
+// createChecked is Create after everything is checked. The id is "" if no session was created.
+func (c *creation) createChecked(ctx context.Context, agent string, spec Spec) (id string, err error) {
+	var reply <-chan error
+	if e := c.loop.do(func() {
+		var e *entry
+		if e, err = c.create(agent, spec); err != nil {
+			return
+		}
+		id = e.rec.ID
+		if spec.NoStart {
+			reply = e.whenPublished()
+		} else {
+			reply = e.beginRun(session.OpStart, false, claim{caller: spec.CallerEnvironment})
+		}
+	}); e != nil {
+		return "", e
 	}
-	return fmt.Sprintf("%q", text)
+	if err != nil {
+		return "", err
+	}
+	accepted(ctx)
+	return id, c.loop.awaitReply(ctx, reply)
+}
+
+// create creates the session, without starting it. It is called on the event loop.
+func (c *creation) create(agent string, spec Spec) (*entry, error) {
+	def, err := c.checkCreatable(agent, spec)
+	if err != nil {
+		return nil, err
+	}
+	id, err := c.chooseID(agent, spec)
+	if err != nil {
+		return nil, err
+	}
+	rec := newRecord(id, def, spec)
+	if err := c.loop.settings.rules(rec).SetCommands(); err != nil {
+		return nil, refuse(ConfigError, "agent %q: %v", def.Name, err)
+	}
+	if !spec.NoStart {
+		if err := c.loop.checkWorkspaceFree(rec, workspaces.LastDirectory(rec)); err != nil {
+			return nil, err
+		}
+		if err := c.loop.checkConversationFree(rec, conversations.Continues(rec, false)); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.loop.records.Create(id); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil, refuse(SessionExists, "cannot create session %q: a directory is in the way: %s",
+				id, c.loop.records.SessionDir(id))
+		}
+		return nil, err
+	}
+	e := newEntry(c.loop, rec)
+	e.saving.unsaved = true
+	c.loop.add(e)
+	if spec.NoStart { // otherwise the start begins to watch it
+		e.watchWorkspace()
+	}
+	c.worktrees.confirm(e)
+	return e, nil
 }
 
 // checkCreatable returns the agent's definition, or an error if the session cannot be created,
 // regardless of its id. It is called on the event loop.
-func (s *Supervisor) checkCreatable(agent string, spec Spec) (def config.Agent, err error) {
-	if err := s.checkNotShuttingDown(); err != nil {
+func (c *creation) checkCreatable(agent string, spec Spec) (def config.Agent, err error) {
+	if err := c.loop.shutdown.check(); err != nil {
 		return def, err
 	}
-	def, known := s.Agents[agent]
-	count := len(s.sessions) + len(s.reserved)
+	def, known := c.loop.settings.agents[agent]
+	count, limit := len(c.loop.sessions.byID)+len(c.reserved), c.loop.settings.config.MaxSessions
 	switch {
 	case !known:
 		return def, refuse(NoSuchAgent, "no such agent: %s", brief(agent))
 	case len(spec.Command) == 0 && len(def.Command) == 0:
 		return def, refuse(Invalid, "agent %q needs a Command", agent)
-	case count > s.Config.MaxSessions, count == s.Config.MaxSessions && !spec.reserved:
+	case count > limit, count == limit && !spec.reserved:
 		return def, refuse(TooManySessions,
-			"there are %d sessions already, as many as MaxSessions= allows", len(s.sessions))
+			"there are %d sessions already, as many as MaxSessions= allows", len(c.loop.sessions.byID))
 	}
 	return def, nil
 }
 
-// create creates the session, without starting it. It is called on the event loop.
-func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
-	def, err := s.checkCreatable(agent, spec)
-	if err != nil {
-		return nil, err
-	}
-	id, err := s.chooseID(agent, spec)
-	if err != nil {
-		return nil, err
-	}
-	rec := newRecord(id, def, spec)
-	if err := s.conversationRules(rec).SetCommands(); err != nil {
-		return nil, refuse(ConfigError, "agent %q: %v", def.Name, err)
-	}
-	if !spec.NoStart {
-		if err := s.checkWorkspaceFree(rec, workspaces.LastDirectory(rec)); err != nil {
-			return nil, err
-		}
-		if err := s.checkConversationFree(rec, conversations.Continues(rec, false)); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.Records.Create(id); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return nil, refuse(SessionExists, "cannot create session %q: a directory is in the way: %s",
-				id, s.Records.SessionDir(id))
-		}
-		return nil, err
-	}
-	e := &entry{rec: rec, unsaved: true}
-	s.add(e)
-	if spec.NoStart { // otherwise the start begins to watch it
-		s.watchWorkspace(e)
-	}
-	s.confirmWorktree(e)
-	return e, nil
-}
-
-// newRecord returns the record of a new session, as the client has specified it.
-func newRecord(id string, def config.Agent, spec Spec) *session.Session {
-	return &session.Session{
-		ID:               id,
-		Agent:            def.Name,
-		Description:      spec.Description,
-		WorkingDirectory: spec.WorkingDirectory,
-		Workspace:        spec.workspace,
-		WorkspaceInode:   spec.inode,
-		Environment:      slices.Clone(spec.Environment),
-		Prompt:           spec.Prompt,
-		Labels:           maps.Clone(spec.Labels),
-		OnLogin:          spec.OnLogin,
-		Exclusive:        spec.Exclusive,
-		ConversationID:   spec.ConversationID,
-		Command:          slices.Clone(spec.Command),
-		Defined:          len(spec.Command) == 0,
-		Arguments:        slices.Clone(spec.Arguments),
-		UnitProperties:   mergeProperties(nil, spec.UnitProperties),
-		Created:          time.Now(),
-		Worktree:         spec.worktree,
-	}
-}
-
-// specifiers returns the values of specifiers for the session.
-func (s *Supervisor) specifiers(rec *session.Session) config.Specifiers {
-	return config.Specifiers{
-		Conversation: rec.ConversationID,
-		Session:      rec.ID,
-		Workspace:    rec.WorkingDirectory,
-		Runtime:      s.runtimeDir(rec.ID),
-		Home:         s.Home,
-		Share:        s.ShareDir,
-	}
-}
-
-// runtimeDir returns the directory of the session's sockets.
-func (s *Supervisor) runtimeDir(id string) string { return filepath.Join(s.RuntimeDir, id) }
-
 // chooseID returns the id that the client has specified, or generates one from what idBase returns:
 // shop, shop-2, … Errors: SessionExists.
-func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
+func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
-		if s.sessions[spec.ID] != nil || s.reserved[spec.ID] && !spec.reserved {
+		if c.loop.sessions.byID[spec.ID] != nil || c.reserved[spec.ID] && !spec.reserved {
 			return "", refuse(SessionExists, "session %q already exists", spec.ID)
 		}
 		// Agent a-b with session c, and agent a with session b-c, would have one scope.
-		if e := s.units[UnitName(agent, spec.ID)]; e != nil {
+		if e := c.loop.sessions.byUnit[UnitName(agent, spec.ID)]; e != nil {
 			return "", refuse(SessionExists, "session %q would have the same unit as session %q: %s",
 				spec.ID, e.rec.ID, UnitName(agent, spec.ID))
 		}
 		return spec.ID, nil
 	}
-	base := s.idBase(agent, spec)
+	base := c.idBase(agent, spec)
 	for n := 1; ; n++ {
 		id := base
 		if n > 1 {
 			suffix := fmt.Sprintf("-%d", n)
 			id = strings.TrimRight(base[:min(len(base), 64-len(suffix))], ".-") + suffix
 		}
-		if s.sessions[id] != nil || s.units[UnitName(agent, id)] != nil || s.reserved[id] {
+		if c.loop.sessions.byID[id] != nil || c.loop.sessions.byUnit[UnitName(agent, id)] != nil || c.reserved[id] {
 			continue
 		}
-		if _, err := os.Lstat(s.Records.SessionDir(id)); err == nil {
+		if _, err := os.Lstat(c.loop.records.SessionDir(id)); err == nil {
 			continue // the directory of a session whose record cannot be read
 		}
 		return id, nil
@@ -345,11 +303,11 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 // idBase returns the beginning of a generated id: the name of the specified branch, otherwise that
 // of the workspace. For the home directory and /, whose names do not describe the work, it is the
 // name of the program.
-func (s *Supervisor) idBase(agent string, spec Spec) string {
+func (c *creation) idBase(agent string, spec Spec) string {
 	switch {
 	case spec.Worktree != nil && *spec.Worktree != "":
 		return idFrom(*spec.Worktree)
-	case spec.workspace != "/" && spec.workspace != workspaces.Resolve(s.Home):
+	case spec.workspace != "/" && spec.workspace != workspaces.Resolve(c.loop.settings.home):
 		return idFrom(filepath.Base(spec.WorkingDirectory))
 	case len(spec.Command) > 0:
 		return idFrom(filepath.Base(spec.Command[0]))
@@ -375,4 +333,28 @@ func idFrom(name string) string {
 		return "session"
 	}
 	return id
+}
+
+// newRecord returns the record of a new session, as the client has specified it.
+func newRecord(id string, def config.Agent, spec Spec) *session.Session {
+	return &session.Session{
+		ID:               id,
+		Agent:            def.Name,
+		Description:      spec.Description,
+		WorkingDirectory: spec.WorkingDirectory,
+		Workspace:        spec.workspace,
+		WorkspaceInode:   spec.inode,
+		Environment:      slices.Clone(spec.Environment),
+		Prompt:           spec.Prompt,
+		Labels:           maps.Clone(spec.Labels),
+		OnLogin:          spec.OnLogin,
+		Exclusive:        spec.Exclusive,
+		ConversationID:   spec.ConversationID,
+		Command:          slices.Clone(spec.Command),
+		Defined:          len(spec.Command) == 0,
+		Arguments:        slices.Clone(spec.Arguments),
+		UnitProperties:   mergeProperties(nil, spec.UnitProperties),
+		Created:          time.Now(),
+		Worktree:         spec.worktree,
+	}
 }

@@ -411,7 +411,7 @@ func TestScopeStopping_DoesNotSignalTheAgentAgain(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
 				b.start("shop")
-				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, b.sup.Monotonic()})
+				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, b.sup.loop.clocks.Monotonic()})
 				assert.Zero(t, count(b.takeTrace(), "0s terminate shop"), "one SIGTERM is enough")
 				<-time.After(100 * time.Millisecond)
 				b.exit("shop", 0)
@@ -455,7 +455,8 @@ func TestScopeStopping_IsOrderedWithTheExitBySystemdsClock(t *testing.T) {
 				b.exit("shop", 0)
 				answer := make(chan struct{})
 				b.system.asked = answer
-				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, b.sup.Monotonic() - row.since})
+				since := b.sup.loop.clocks.Monotonic() - row.since
+				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, since})
 				if row.gone {
 					b.endScope("shop")
 				}
@@ -478,15 +479,15 @@ func TestArchive_AcceptsLeftovers(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		assert.Equal(t, InvalidState, kindOf(b.sup.Archive(b.t.Context(), "shop")))
-		require.NoError(t, b.sup.do(func() {
-			e := b.sup.sessions["shop"]
-			b.sup.apply(e, session.TmuxDied{Run: e.rec.Run.ID})
+		require.NoError(t, b.sup.loop.do(func() {
+			e := b.sup.loop.sessions.byID["shop"]
+			e.apply(session.TmuxDied{Run: e.rec.Run.ID})
 		}))
 		require.Equal(t, "stale", b.state("shop"))
 		assert.Equal(t, InvalidState, kindOf(b.sup.Archive(b.t.Context(), "shop")), "its agent is alive")
-		require.NoError(t, b.sup.do(func() {
-			e := b.sup.sessions["shop"]
-			b.sup.apply(e, session.ShimDied{Run: e.rec.Run.ID, At: time.Now()})
+		require.NoError(t, b.sup.loop.do(func() {
+			e := b.sup.loop.sessions.byID["shop"]
+			e.apply(session.ShimDied{Run: e.rec.Run.ID, At: time.Now()})
 		}))
 		require.Equal(t, "stale", b.state("shop"))
 		b.call("archive", func(ctx context.Context) error { return b.sup.Archive(ctx, "shop") })

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"time"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -10,50 +11,230 @@ import (
 // entry is a session with everything that the event loop, which alone uses it, needs to supervise
 // it.
 type entry struct {
-	rec       *session.Session
-	published *Snapshot // the snapshot that clients have, nil if they have none
-	dirty     bool
-	unsaved   bool
-	// onlyExitUnsaved is set if all that is unsaved follows from exit_status, which is a record too.
-	onlyExitUnsaved bool
-	removed         bool
-	adoptedState    session.State // in the record of an earlier daemon, "" if no earlier daemon saved the session
+	loop         *loop
+	rec          *session.Session
+	adoptedState session.State // in the record of an earlier daemon, "" if no earlier daemon saved the session
+	published    *Snapshot     // the snapshot that clients have, nil if they have none
+	dirty        bool          // it has changed in this iteration
+	removed      bool
+	saving       saving
 
-	queue      []func()     // effects to be carried out, in this order
-	busy       bool         // one of them is being carried out
-	held       []queueEntry // effects that were decided in this iteration: enqueued once it is saved and published
-	waiting    []waiter
-	uncompared bool // the session was busy when it was to be compared with systemd's scopes
+	pending session.Pending // the operation that is not finished
+	timer   timer           // of its deadline
+	claim   claim           // of a run that waits to begin
+	removal removal         // of a pending OpRemove
+	waiting []waiter
+	effects effectQueue
+	run     runtime
 
-	run      runtime
-	pending  session.Pending // the operation that is not finished
-	timer    deadline.Stopper
-	timerFor time.Duration // the deadline that timer is for, 0 if it does not run
-	claim    claim         // of a run that waits to begin
-	removal  removal       // of a pending OpRemove
+	client client
 
 	detectingPrinted bool // the conversation that the session's last agent has printed is being detected
 
-	// knownRun is the id of a run whose end is known to a client: it has signaled the agent, or its
-	// call has returned that the agent could not be started.
-	knownRun     string
-	clientSignal int  // the signal that the client has sent to that agent
-	unattended   bool // the session is being started because of a login, not for a client
-
-	saveErr  error // why the last attempt to save the session failed, nil if it succeeded
-	watchErr error // why the files of the run are not watched
-	// exitInRuntimeDir is set if the exit was recorded in the runtime directory, and has to be copied
-	// to the state directory.
-	exitInRuntimeDir bool
-
-	nextLog map[string]time.Duration // when each cause may be logged again, by CLOCK_MONOTONIC: see canLog
+	nextLog map[string]time.Duration // when each cause may be logged again, by CLOCK_MONOTONIC: see takeLogSlot
 
 	removeNotBefore time.Time // after a failed removal of an expired session: the next attempt is not before this time
 }
 
-// waiter is a call that is answered with err once ready returns true.
-type waiter struct {
-	ready func(*entry) bool
-	reply chan error
-	err   func(*entry) error
+// saving is what of a session is not saved.
+type saving struct {
+	unsaved bool // the session has changed since it was saved
+	// onlyExit is set if all that is unsaved follows from exit_status, which is a record too.
+	onlyExit bool
+	// exitInRuntimeDir is set if the exit was recorded in the runtime directory, and has to be copied
+	// to the state directory.
+	exitInRuntimeDir bool
+	err              error // why the last attempt to save the session failed, nil if it succeeded
 }
+
+// timer is the timer of a deadline.
+type timer struct {
+	stopper deadline.Stopper
+	at      time.Duration // the deadline, by CLOCK_MONOTONIC, 0 if the timer does not run
+}
+
+// client is what a client knows of the end of a run because it has caused the end.
+type client struct {
+	// run is the id of a run whose end is known to a client: it has signaled the agent, or its call
+	// has returned that the agent could not be started.
+	run        string
+	signal     int  // the signal that the client has sent to that agent
+	unattended bool // the session is being started because of a login, not for a client
+}
+
+// runtime is what the event loop needs for a run in addition to its facts. It ends with the daemon,
+// and a new daemon builds it again when it adopts the session.
+type runtime struct {
+	start     runStart
+	scope     scopeWatch
+	files     runFiles
+	tmux      tmuxWatch
+	agent     agentWatch
+	shim      shimConn
+	exit      exitRecord
+	reports   statusReports
+	detection detection
+}
+
+// newEntry returns an entry for a session. The caller adds it to the loop.
+func newEntry(l *loop, rec *session.Session) *entry {
+	e := &entry{loop: l, rec: rec}
+	e.effects.e = e
+	e.resetRun()
+	return e
+}
+
+// resetRun forgets what is known of the session's last run in addition to its facts.
+func (e *entry) resetRun() {
+	e.run = runtime{
+		start: runStart{e: e}, scope: scopeWatch{e: e}, files: runFiles{e: e}, tmux: tmuxWatch{e: e},
+		agent: agentWatch{e: e}, shim: shimConn{e: e}, exit: exitRecord{e: e}, reports: statusReports{e: e},
+		detection: detection{e: e},
+	}
+}
+
+// definition returns the definition of the session's agent, the zero value if it has none any more.
+func (e *entry) definition() config.Agent { return e.loop.settings.agents[e.rec.Agent] }
+
+// isCurrent reports whether the session exists, and this is the id of its last run.
+func (e *entry) isCurrent(run string) bool { return !e.removed && e.rec.Run.ID == run }
+
+// postEvent has ev applied on the event loop, unless the session was removed. Effects call it.
+func (e *entry) postEvent(ev session.Event) {
+	e.loop.post(func() {
+		if !e.removed {
+			e.apply(ev)
+		}
+	})
+}
+
+// postFor has f called on the event loop, unless isCurrent returns false for the run by then.
+func (e *entry) postFor(run string, f func()) {
+	e.loop.post(func() {
+		if e.isCurrent(run) {
+			f()
+		}
+	})
+}
+
+// markDirty marks a session as changed: finishIteration processes it.
+func (e *entry) markDirty() {
+	if !e.dirty {
+		e.dirty = true
+		e.loop.dirty = append(e.loop.dirty, e)
+	}
+}
+
+// recordChanged marks the record of the session as changed, by something else than its exit.
+func (e *entry) recordChanged() {
+	e.saving.unsaved, e.saving.onlyExit = true, false
+	e.markDirty()
+}
+
+// apply applies an event to a session: it updates the facts and carries out what session.Next
+// decides.
+func (e *entry) apply(ev session.Event) {
+	step := session.Next(e.rec, e.pending, ev, e.env())
+	e.pending = step.Pending
+	for _, fact := range step.Facts {
+		switch fact.(type) {
+		case session.AgentExited:
+			e.saving.onlyExit = !e.saving.unsaved
+		case session.Acknowledged: // saved with the next change
+		case session.SessionArchived:
+			e.unwatchWorkspace()
+			e.saving.onlyExit = false
+		default:
+			e.saving.onlyExit = false
+		}
+		e.saving.unsaved = true
+		e.loop.problems.stale = e.loop.problems.stale || e.loop.problems.conversationShared
+	}
+	if _, tick := ev.(session.Tick); !tick || len(step.Facts) > 0 {
+		e.markDirty()
+	}
+	e.setTimer()
+	for _, effect := range step.Effects {
+		e.execute(effect)
+	}
+}
+
+// env returns what decisions depend on besides the facts of the session.
+func (e *entry) env() session.Env {
+	return session.Env{
+		Now:     e.loop.now(),
+		Grace:   func() time.Duration { return e.loop.settings.stopTimeout(e.rec) },
+		Closing: e.loop.shutdown.stopping || e.loop.shutdown.machineStops,
+	}
+}
+
+// execute carries out an effect: in the event loop immediately, or outside of it: see queueEffect.
+func (e *entry) execute(effect session.Effect) {
+	switch effect := effect.(type) {
+	case session.PrepareStart:
+		e.prepareStart()
+	case session.ReleaseRun:
+		e.releaseRun(&effect.Run)
+	case session.Answer:
+		e.answer(effect)
+	case session.CleanUp:
+		e.cleanUp()
+	case session.CreateConversationID:
+		e.run.start.createConversation()
+	case session.CancelConversationID:
+		e.run.start.cancelCreation()
+	case session.StartScope:
+		e.run.start.startScope()
+	case session.RejoinTmux:
+		e.run.start.rejoinTmux()
+	case session.SignalAgent:
+		e.run.detection.enqueue() // the agent has its conversation open as long as it runs
+		e.queueEffect(effect)
+	default:
+		e.queueEffect(effect)
+	}
+}
+
+// setTimer sets the session's timer to the deadline of its pending operation.
+func (e *entry) setTimer() {
+	deadline := e.pending.Deadline
+	if e.removed {
+		deadline = 0
+	}
+	if deadline == e.timer.at {
+		return
+	}
+	if e.timer.stopper != nil {
+		e.timer.stopper.Stop()
+		e.timer.stopper = nil
+	}
+	if e.timer.at = deadline; deadline == 0 {
+		return
+	}
+	e.timer.stopper = e.loop.clocks.AfterFunc(deadline-e.loop.clocks.Monotonic(), func() {
+		e.loop.post(func() {
+			if !e.removed && e.timer.at == deadline {
+				e.timer.at = 0
+				e.apply(session.Tick{})
+			}
+		})
+	})
+}
+
+// takeLogSlot reports whether a record with this cause may be logged for the session, because none
+// was in the last logEvery. The caller then logs it.
+func (e *entry) takeLogSlot(cause string) bool {
+	now := e.loop.clocks.Monotonic()
+	if next, logged := e.nextLog[cause]; logged && now < next {
+		return false
+	}
+	if e.nextLog == nil {
+		e.nextLog = map[string]time.Duration{}
+	}
+	e.nextLog[cause] = now + logEvery
+	return true
+}
+
+// logEvery is the minimum time between two log records with the same cause for the same session. An
+// agent can cause such records at any rate, and they must not drown those of other programs.
+const logEvery = 10 * time.Second

@@ -3,6 +3,9 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/corrald/corral/supervisor/session"
 )
 
 // Kind is the kind of an Error: a caller decides by it what to do.
@@ -57,3 +60,37 @@ func kindOf(err error) Kind {
 	}
 	return 0
 }
+
+// stateError returns the error that an operation is not possible in the session's state.
+func stateError(e *entry) error {
+	clause := strings.TrimPrefix(stateClause(e.rec.View().State), "it ")
+	return refuse(InvalidState, "session %q %s", e.rec.ID, clause)
+}
+
+// stateClause returns what has happened to a session in this state, as a clause of an error
+// message.
+func stateClause(state session.State) string {
+	switch state {
+	case session.Created:
+		return "it was never started"
+	case session.Stopped:
+		return "it was stopped"
+	case session.Completed:
+		return "it has completed"
+	case session.Failed:
+		return "it has failed"
+	}
+	return fmt.Sprintf("it is %s", state)
+}
+
+// brief quotes a text of a client for a message, and shortens it.
+func brief(text string) string {
+	const maxLength = 64
+	if len(text) > maxLength {
+		return fmt.Sprintf("%q… (%d bytes)", text[:maxLength], len(text))
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// noError is a check that returns no error.
+func noError(*entry) error { return nil }

@@ -2,64 +2,55 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/supervisor/retention"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// expiry removes the sessions whose retention time has ended, and sets the alarm to the time when
-// the next session has to be removed or suspended. It belongs to the event loop; other goroutines
-// may call only clean and refreshPulledIn.
+// expiry removes the sessions whose retention time has ended, and suspends those that are idle for
+// too long. It sets the alarm to the time when the next session is due. It belongs to the event
+// loop; other goroutines may call only clean and refreshPulledIn.
 type expiry struct {
-	sup   *Supervisor
+	loop  *loop
 	clock retention.Clock
 
-	pulledInUnknown      bool      // whether a unit starts them is unknown of some sessions that may expire
-	refreshingPulledIn   bool      // a query to systemd which sessions units start is running
-	refreshPulledInAgain bool      // that query has to be repeated
-	alarmTime            time.Time // of the last SetAlarm
-	alarmStale           bool      // the alarm may have to be set to another time
-}
+	daemonStarted time.Duration // by CLOCK_MONOTONIC
 
-// checkClock returns the current boot, after it has detected whether the clock was set.
-func (x *expiry) checkClock() session.Boot {
-	boot, wasSet := x.clock.Check(time.Now(), x.sup.SinceBoot())
-	if !wasSet {
-		return boot
-	}
-	for _, e := range x.sup.sessions {
-		if !e.published.expiry().IsZero() {
-			x.sup.markDirty(e) // its new time of expiry is published
-		}
-	}
-	x.alarmStale = true
-	return boot
+	alarmTime  time.Time // of the last SetAlarm
+	alarmStale bool      // the alarm may have to be set to another time
+
+	pulledInUnknown bool // since some sessions may expire, systemd was not asked whether a unit starts them
+	refreshing      bool // refreshUnknown is asking
 }
 
 // Clean removes the sessions whose retention time has ended, with leftover processes in their
 // scopes, and returns their ids. It never touches a workspace.
 func (s *Supervisor) Clean(ctx context.Context) ([]string, error) {
-	return s.expiry.clean(ctx, time.Now(), func(e *entry) time.Time { return e.published.expiry() })
+	return s.loop.expiry.clean(ctx, time.Now(), func(e *entry) time.Time { return e.published.expiry() })
 }
 
 // clean removes the sessions for which at returns a time that is not after now. First it asks
 // systemd which of them a unit still starts: if systemd does not answer, none is removed.
 func (x *expiry) clean(ctx context.Context, now time.Time, at func(*entry) time.Time) ([]string, error) {
-	due, err := x.sup.idsWhere(func(e *entry) bool { return retention.IsDue(at(e), now) })
+	operations := &x.loop.operations
+	isDue := func(e *entry) bool { return retention.IsDue(at(e), now) }
+	due, err := operations.idsWhere(isDue)
 	if err != nil || len(due) == 0 {
 		return nil, err
 	}
 	if err := x.refreshPulledIn(ctx); err != nil {
 		return nil, err
 	}
-	ids, err := x.sup.idsWhere(func(e *entry) bool { return retention.IsDue(at(e), now) && !e.rec.Wanted() })
+	due, err = operations.idsWhere(func(e *entry) bool { return isDue(e) && !e.rec.Wanted() })
 	if err != nil {
 		return nil, err
 	}
-	return x.sup.forEachID(ctx, ids, len(ids), func(ctx context.Context, id string) error {
-		return x.sup.Remove(ctx, id, false)
+	return operations.forEachID(ctx, due, len(due), func(ctx context.Context, id string) error {
+		return operations.remove(ctx, id, false)
 	})
 }
 
@@ -67,16 +58,16 @@ func (x *expiry) clean(ctx context.Context, now time.Time, at func(*entry) time.
 // daemon starts, after each reload of the user manager (enabling or disabling a unit causes one),
 // when a session begins to have a time of expiry, and before any session is removed.
 func (x *expiry) refreshPulledIn(ctx context.Context) error {
-	ids, err := x.sup.Systemd.PulledIn(ctx)
+	ids, err := x.loop.system.Systemd.PulledIn(ctx)
 	if err != nil {
 		return err
 	}
-	return x.sup.do(func() { x.setPulledIn(ids) })
+	return x.loop.do(func() { x.setPulledIn(ids) })
 }
 
 // setPulledIn records which sessions a unit starts: those with these ids, and no others.
 func (x *expiry) setPulledIn(ids []string) {
-	for _, e := range x.sup.sessions {
+	for _, e := range x.loop.sessions.byID {
 		if pulled := slices.Contains(ids, e.rec.ID); pulled != e.rec.PulledIn {
 			x.changeWanted(e, func() { e.rec.PulledIn = pulled })
 		}
@@ -91,31 +82,22 @@ func (x *expiry) changeWanted(e *entry, change func()) {
 	if before && !e.rec.Wanted() {
 		e.rec.ReleasedOn, e.rec.Released = x.checkClock(), time.Now()
 	}
-	e.unsaved = true
-	x.sup.markDirty(e)
+	e.recordChanged()
 }
 
-// refreshPulledInSoon calls refreshPulledIn on another goroutine. If it is called while such a
-// query is running, one more query follows. An error is ignored: there is another query before a
-// session is removed.
-func (x *expiry) refreshPulledInSoon() {
-	if x.refreshingPulledIn {
-		x.refreshPulledInAgain = true
-		return
+// checkClock returns the current boot, after it has detected whether the clock was set.
+func (x *expiry) checkClock() session.Boot {
+	boot, wasSet := x.clock.Check(time.Now(), x.loop.clocks.SinceBoot())
+	if !wasSet {
+		return boot
 	}
-	x.refreshingPulledIn = true
-	go func() {
-		ctx, cancel := x.sup.AfterFunc.Context(x.sup.ctx, systemdTimeout)
-		defer cancel()
-		_ = x.refreshPulledIn(ctx)
-		x.sup.post(func() {
-			again := x.refreshPulledInAgain
-			x.refreshingPulledIn, x.refreshPulledInAgain = false, false
-			if again {
-				x.refreshPulledInSoon()
-			}
-		})
-	}()
+	for _, e := range x.loop.sessions.byID {
+		if !e.published.expiry().IsZero() {
+			e.markDirty() // its new time of expiry is published
+		}
+	}
+	x.alarmStale = true
+	return boot
 }
 
 // changed is called with the old and the new time of expiry of a session. The alarm may have to be
@@ -125,24 +107,7 @@ func (x *expiry) changed(before, now time.Time) {
 		return
 	}
 	x.alarmStale = true
-	x.pulledInUnknown = x.pulledInUnknown || before.IsZero() && x.sup.loopStarted
-}
-
-// removalTime returns when the daemon removes the session, zero for never.
-func (x *expiry) removalTime(e *entry) time.Time {
-	if e.published == nil {
-		return time.Time{}
-	}
-	state, times := session.State(e.published.State), x.sup.Config.Retention
-	return x.clock.RemovalTime(e.rec, state, times, e.published.Expires, e.removeNotBefore)
-}
-
-// expiry returns Expires, or zero if there is no snapshot.
-func (n *Snapshot) expiry() time.Time {
-	if n == nil {
-		return time.Time{}
-	}
-	return n.Expires
+	x.pulledInUnknown = x.pulledInUnknown || before.IsZero() && x.loop.problems.retries.started
 }
 
 // iterationEnded is called after the changes of an iteration were published. It sets the alarm if
@@ -152,10 +117,26 @@ func (x *expiry) iterationEnded(countsChanged bool) {
 		x.armAlarm()
 		x.alarmStale = false
 	}
-	if x.pulledInUnknown {
-		x.pulledInUnknown = false
-		x.refreshPulledInSoon()
+	x.refreshUnknown()
+}
+
+// refreshUnknown calls refreshPulledIn on another goroutine, if a session needs that. If such a
+// query is running already, one more follows. An error is ignored: there is another query before a
+// session is removed.
+func (x *expiry) refreshUnknown() {
+	if !x.pulledInUnknown || x.refreshing {
+		return
 	}
+	x.pulledInUnknown, x.refreshing = false, true
+	go func() {
+		ctx, cancel := x.loop.clocks.AfterFunc.Context(x.loop.ctx, systemdTimeout)
+		defer cancel()
+		_ = x.refreshPulledIn(ctx)
+		x.loop.post(func() {
+			x.refreshing = false
+			x.refreshUnknown()
+		})
+	}()
 }
 
 // alarmPrecision is how much the alarm may differ from the time that it is for: that time is
@@ -168,45 +149,94 @@ const alarmPrecision = time.Millisecond
 // machine was suspended, and when the clock is set.
 func (x *expiry) armAlarm() {
 	var next time.Time
-	for _, e := range x.sup.sessions {
-		next = retention.Earliest(next, x.removalTime(e), x.sup.suspendTime(e))
+	for _, e := range x.loop.sessions.byID {
+		next = retention.Earliest(next, x.removalTime(e), x.suspendTime(e))
 	}
 	if next.IsZero() != x.alarmTime.IsZero() || next.Sub(x.alarmTime).Abs() > alarmPrecision {
 		x.alarmTime = next
-		if x.sup.SetAlarm != nil {
-			x.sup.SetAlarm(next)
+		if x.loop.hooks.SetAlarm != nil {
+			x.loop.hooks.SetAlarm(next)
 		}
 	}
 }
-
-// AlarmRang is called when the alarm has gone off, when the clock was set, and when the machine was
-// resumed from sleep.
-func (s *Supervisor) AlarmRang() { s.post(s.expiry.alarmRang) }
 
 // alarmRang suspends and removes the sessions that are due, and sets the alarm again.
 func (x *expiry) alarmRang() {
 	x.alarmTime = time.Time{}
 	x.checkClock()
-	x.sup.suspendIdle()
+	x.suspendIdle()
 	now := time.Now()
 	go func() {
-		if ids, err := x.clean(x.sup.ctx, now, x.removalTime); err == nil && len(ids) > 0 {
-			x.sup.Log.Info("removed sessions whose retention time has passed", "sessions", ids)
+		if ids, err := x.clean(x.loop.ctx, now, x.removalTime); err == nil && len(ids) > 0 {
+			x.loop.log.Info("removed sessions whose retention time has passed", "sessions", ids)
 		}
-		x.sup.post(func() {
+		x.loop.post(func() {
 			x.postponeRemovals(now)
 			x.armAlarm()
 		})
 	}()
 }
 
+// suspendIdle suspends the sessions that have been idle for too long.
+func (x *expiry) suspendIdle() {
+	now := x.loop.clocks.Monotonic()
+	for _, e := range x.loop.sessions.sorted() {
+		if at := x.suspendsAt(e); at != 0 && at <= now {
+			why := fmt.Sprintf("%s%v", outcome.ReasonIdle, x.idleLimit(e))
+			e.apply(session.EndRequested{Op: session.OpSuspend, Why: why, Idle: true})
+		}
+	}
+}
+
 // postponeRemovals postpones the removal of the sessions that were due at the time tried and could
 // not be removed: the cause, such as a defective disk, probably persists. A session that has become
 // due since tried is not postponed.
 func (x *expiry) postponeRemovals(tried time.Time) {
-	for _, e := range x.sup.sessions {
-		if !e.removed && retention.IsDue(x.removalTime(e), tried) {
+	for _, e := range x.loop.sessions.byID {
+		if retention.IsDue(x.removalTime(e), tried) {
 			e.removeNotBefore = time.Now().Round(0).Add(retention.ClockTrustDelay)
 		}
 	}
+}
+
+// expiry returns Expires, or zero if there is no snapshot.
+func (n *Snapshot) expiry() time.Time {
+	if n == nil {
+		return time.Time{}
+	}
+	return n.Expires
+}
+
+// removalTime returns when the daemon removes the session, zero for never.
+func (x *expiry) removalTime(e *entry) time.Time {
+	if e.published == nil {
+		return time.Time{}
+	}
+	state, times := session.State(e.published.State), x.loop.settings.config.Retention
+	return x.clock.RemovalTime(e.rec, state, times, e.published.Expires, e.removeNotBefore)
+}
+
+// suspendTime returns the time of the wall clock at which the session is to be suspended for being
+// idle, zero if never. It is correct if until then the clock is not set and the machine does not
+// sleep.
+func (x *expiry) suspendTime(e *entry) time.Time {
+	at := x.suspendsAt(e)
+	if at == 0 {
+		return time.Time{}
+	}
+	return x.loop.timeOf(at).Round(0)
+}
+
+// suspendsAt returns when the session is to be suspended for being idle, by CLOCK_MONOTONIC, 0 if
+// never.
+func (x *expiry) suspendsAt(e *entry) time.Duration {
+	return retention.SuspendsAt(e.rec, retention.Idleness{
+		Limit: x.idleLimit(e), Attached: e.run.reports.attached, DetachedAt: e.run.reports.detachedAt,
+		Pending: e.pending.Op, DaemonStarted: x.daemonStarted,
+	})
+}
+
+// idleLimit returns how long the session's agent may be idle.
+func (x *expiry) idleLimit(e *entry) time.Duration {
+	return retention.IdleLimit(e.rec, e.definition().IdleSuspend, x.loop.settings.config.IdleSuspend)
 }

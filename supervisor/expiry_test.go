@@ -30,13 +30,13 @@ type expiryBed struct {
 func superviseExpiring(t *testing.T, records func() []*session.Session, f func(a *expiryBed)) {
 	synctest.Test(t, func(t *testing.T) {
 		a, saved := &expiryBed{bed: newBed(t)}, records()
-		a.sup.SetAlarm = func(at time.Time) { a.alarmAt = at }
+		a.sup.loop.hooks.SetAlarm = func(at time.Time) { a.alarmAt = at }
 		for _, rec := range saved {
 			require.NoError(t, a.records.Create(rec.ID))
 		}
 		require.NoError(t, a.sup.Adopt(t.Context(), saved))
 		ctx, cancel := context.WithCancel(t.Context())
-		go a.sup.Run(ctx)
+		go a.sup.loop.run(ctx)
 		f(a)
 		cancel()
 		synctest.Wait()
@@ -47,13 +47,13 @@ func superviseExpiring(t *testing.T, records func() []*session.Session, f func(a
 func (a *expiryBed) advance(d time.Duration) {
 	for end := time.Now().Add(d); ; {
 		var at time.Time
-		require.NoError(a.t, a.sup.do(func() { at = a.alarmAt }))
+		require.NoError(a.t, a.sup.loop.do(func() { at = a.alarmAt }))
 		if at.IsZero() || at.After(end) {
 			<-time.After(time.Until(end))
 			return
 		}
 		<-time.After(time.Until(at))
-		require.NoError(a.t, a.sup.do(func() { a.alarmAt = time.Time{} })) // it goes off once
+		require.NoError(a.t, a.sup.loop.do(func() { a.alarmAt = time.Time{} })) // it goes off once
 		a.fireAlarm()
 	}
 }
@@ -156,7 +156,7 @@ func TestRetention_FailedAndUnseenIsKeptForAWeek(t *testing.T) {
 // acknowledged.
 func TestRetention_UnseenIsNeverKeptForLess(t *testing.T) {
 	superviseExpiring(t, nothing, func(a *expiryBed) {
-		require.NoError(t, a.sup.do(func() { a.sup.Config.Retention.Failed = 30 * day }))
+		require.NoError(t, a.sup.loop.do(func() { a.sup.loop.settings.config.Retention.Failed = 30 * day }))
 		a.fail("shop")
 		a.assertKeptFor("shop", 30*day)
 	})
@@ -217,7 +217,7 @@ func TestRetention_PulledInSessionsDoNotExpire(t *testing.T) {
 		assert.Zero(t, a.expires("nightly"))
 		a.advance(year)
 		a.system.pulledIn = nil // the timer is disabled, for which the user manager is reloaded
-		a.sup.Resync()
+		a.sup.loop.adoption.resync()
 		synctest.Wait()
 		assert.Equal(t, time.Now().Add(day).Unix(), a.expires("nightly").Unix())
 		a.system.pulledIn = []string{"nightly"} // a timer was started without being enabled, which causes no event

@@ -128,7 +128,7 @@ func TestThaw_PrecedesTheEndOfAFrozenSession(t *testing.T) {
 			return errorOf(b.sup.SuspendForShutdown(ctx))
 		}, "0s terminate shop"},
 		{"SIGKILL", func(b *bed, ctx context.Context) error {
-			return b.sup.Kill(ctx, "shop", RecipientAgent, int(unix.SIGKILL))
+			return b.sup.Kill(ctx, "shop", session.RecipientAgent, int(unix.SIGKILL))
 		}, "0s signal agent shop SIGKILL"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestThaw_PrecedesTheEndOfAFrozenSession(t *testing.T) {
 		b.start("shop")
 		require.NoError(t, b.sup.Freeze(b.t.Context(), "shop"))
 		for target, signal := range map[string]unix.Signal{
-			RecipientAgent: unix.SIGUSR1, RecipientAll: unix.SIGTERM, RecipientLeftovers: unix.SIGKILL,
+			session.RecipientAgent: unix.SIGUSR1, session.RecipientAll: unix.SIGTERM, session.RecipientLeftovers: unix.SIGKILL,
 		} {
 			require.NoError(t, b.sup.Kill(b.t.Context(), "shop", target, int(signal)))
 			assert.True(t, b.isFrozen("shop"), "%v waits for the thaw", signal)

@@ -58,7 +58,7 @@ func TestShimConnection_ReadsAFloodInSlices(t *testing.T) {
 // none.
 func (s *shim) loopConnection() (fd int) {
 	s.t.Helper()
-	require.NoError(s.t, s.sup.do(func() { fd = s.sup.sessions["shop"].run.shim.FD() }))
+	require.NoError(s.t, s.sup.loop.do(func() { fd = s.sup.loop.sessions.byID["shop"].run.shim.socket.FD() }))
 	return fd
 }
 
@@ -218,7 +218,7 @@ func TestReadExit_IgnoresARecordFromBeforeTheShim(t *testing.T) {
 		s.disconnect()
 	})
 	supervise(t, func(b *bed) {
-		spec := filepath.Join(b.sup.runtimeDir("shop"), specName)
+		spec := filepath.Join(b.sup.loop.settings.runtimeDir("shop"), specName)
 		b.system.start = func(p Plan, report func(session.Event)) error {
 			scopeRuns(p, report)
 			return os.WriteFile(spec, nil, 0o600)
@@ -298,7 +298,7 @@ func TestLogLimit_AppliesToEachCauseAndSession(t *testing.T) {
 		b.start("shop")
 		b.start("site")
 		allowed := func(id, cause string) (allowed bool) {
-			require.NoError(t, b.sup.do(func() { allowed = b.sup.canLog(b.sup.sessions[id], cause) }))
+			require.NoError(t, b.sup.loop.do(func() { allowed = b.sup.loop.sessions.byID[id].takeLogSlot(cause) }))
 			return allowed
 		}
 		for n := range 10 {

@@ -1,69 +1,49 @@
 package supervisor
 
 import (
-	"context"
-	"log/slog"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
-	"github.com/corrald/corral/internal/exitstatus"
-	"github.com/corrald/corral/internal/journal"
-	"github.com/corrald/corral/internal/outcome"
-	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/internal/safefile"
 )
 
-// logState logs a change of a session's state, in one record. Before is the previous state, "" for
-// a new session.
-func (s *Supervisor) logState(e *entry, before string) {
-	now := e.published
-	text := now.ID + ": " + now.State
-	if before != "" {
-		text = now.ID + ": " + before + " -> " + now.State
-	}
-	if now.Reason != "" {
-		text += " (" + now.Reason + ")"
-	}
-	attrs := []any{
-		"text", text, "session", now.ID, "agent", now.Agent, "state", now.State,
-		"message_id", journal.SessionStateChanged, "unit", now.Unit,
-	}
-	if now.Result != "" {
-		attrs = append(attrs, "result", now.Result)
-	}
-	if r := e.rec.Run; r != nil {
-		attrs = append(attrs, "run", r.ID)
-		attrs = append(attrs, exitAttrs(r.Exit)...)
-	}
-	level := stateLevel(session.State(now.State))
-	if level > slog.LevelInfo {
-		if at := s.LastOutput(now.ID); !at.IsZero() {
-			attrs = append(attrs, "last_activity", at.UTC().Format(time.RFC3339Nano))
-		}
-	}
-	s.Log.Log(context.Background(), level, "the state of a session has changed", attrs...)
-}
+// logName is the name of the file with the output of the agent, in the session's directory.
+const logName = "output.log"
 
-// stateLevel returns the priority of the record: err if an agent has failed, warning if a session
-// is degraded.
-func stateLevel(state session.State) slog.Level {
-	switch state {
-	case session.Failed:
-		return slog.LevelError
-	case session.Stale, session.Orphaned:
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
-}
+// olderLogName is the name that the shim gives to a full log.
+const olderLogName = logName + ".1"
 
-// exitAttrs returns the exit code of an agent, or the signal that has killed it, as attributes of a
-// record.
-func exitAttrs(exit *exitstatus.Status) []any {
+// OpenLog opens the session's log for reading. The caller closes it. Errors: NoSuchSession,
+// InvalidState.
+func (s *Supervisor) OpenLog(id string) (*os.File, error) {
+	if err := s.loop.doWith(id, noError); err != nil {
+		return nil, err
+	}
+	dir := s.loop.records.SessionDir(id)
+	f, err := safefile.Open(filepath.Join(dir, logName))
+	if errors.Is(err, fs.ErrNotExist) { // the shim may be rotating it
+		f, err = safefile.Open(filepath.Join(dir, olderLogName))
+	}
 	switch {
-	case exit == nil:
-		return nil
-	case exit.Code == exitstatus.Exited:
-		return []any{"exit_code", exit.Value}
-	case exit.Code == exitstatus.Killed, exit.Code == exitstatus.Dumped:
-		return []any{"signal", outcome.SignalName(exit.Value)}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, refuse(InvalidState, "session %q has no log yet", id)
+	case err != nil:
+		return nil, refuse(InvalidState, "cannot open the log of session %q: %v", id, err)
 	}
-	return nil
+	return f, nil
+}
+
+// LastOutput returns when the session's agent last printed something: when its log was last
+// modified. It returns zero if the agent has printed nothing. It does not use the event loop.
+func (s *Supervisor) LastOutput(id string) time.Time { return s.loop.lastOutput(id) }
+
+func (l *loop) lastOutput(id string) time.Time {
+	info, err := os.Stat(filepath.Join(l.records.SessionDir(id), logName))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }

@@ -22,7 +22,7 @@ import (
 // last printed something, degraded sessions as warnings, other changes as information.
 func TestLog_HasFailuresAsErrors(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.sup.Log = slog.New(slog.NewJSONHandler(b.log, nil))
+		b.sup.loop.log = slog.New(slog.NewJSONHandler(b.log, nil))
 		last := func() map[string]any {
 			t.Helper()
 			synctest.Wait()
@@ -34,7 +34,7 @@ func TestLog_HasFailuresAsErrors(t *testing.T) {
 		printed := time.Date(1999, 12, 31, 23, 59, 58, 5000, time.UTC)
 		begin := func(id string) {
 			b.start(id)
-			log := filepath.Join(b.records.SessionDir(id), LogName)
+			log := filepath.Join(b.records.SessionDir(id), logName)
 			require.NoError(t, os.MkdirAll(filepath.Dir(log), 0o700))
 			require.NoError(t, os.WriteFile(log, []byte("out"), 0o600))
 			require.NoError(t, os.Chtimes(log, printed, printed))
@@ -65,8 +65,8 @@ func TestLog_HasFailuresAsErrors(t *testing.T) {
 		for code, result := range map[exitstatus.Code]string{exitstatus.Killed: "signal", exitstatus.Dumped: "core-dump"} {
 			begin(result)
 			b.onLoop(func() {
-				e := b.sup.sessions[result]
-				b.sup.apply(e, session.AgentExited{Status: exitstatus.Status{
+				e := b.sup.loop.sessions.byID[result]
+				e.apply(session.AgentExited{Status: exitstatus.Status{
 					RunID: e.rec.Run.ID, Code: code, Value: int(unix.SIGSEGV), Started: e.rec.Run.Started, Exited: time.Now(),
 				}})
 			})
@@ -81,7 +81,7 @@ func TestLog_HasFailuresAsErrors(t *testing.T) {
 
 		begin("stale")
 		b.onLoop(func() {
-			b.sup.apply(b.sup.sessions["stale"], session.TmuxDied{Run: b.sup.sessions["stale"].rec.Run.ID})
+			b.sup.loop.sessions.byID["stale"].apply(session.TmuxDied{Run: b.sup.loop.sessions.byID["stale"].rec.Run.ID})
 		})
 		holds(map[string]any{"level": "WARN", "state": "stale", "last_activity": printedText}, "exit_code", "signal")
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -71,7 +72,7 @@ func TestIteration_HandlesABurstOfEvents(t *testing.T) {
 			b.start(fmt.Sprint("s", i))
 		}
 		gate := make(chan struct{})
-		b.sup.post(func() { <-gate })
+		b.sup.loop.post(func() { <-gate })
 		synctest.Wait() // the loop is in an iteration: the events that follow are for the next one
 		for i := range n {
 			b.exit(fmt.Sprint("s", i), i)
@@ -132,13 +133,36 @@ func TestStart_FailsIfTheRunCannotBeSaved(t *testing.T) {
 	})
 }
 
+// TestStart_ReportsAfterTheRunWasReset: a run may end while the executor still starts it. The race
+// detector reports if the executor's goroutine uses what the loop has reset. That goroutine waits
+// for a file, because a channel would order the two for the race detector.
+func TestStart_ReportsAfterTheRunWasReset(t *testing.T) {
+	supervise(t, func(b *bed) {
+		reset := filepath.Join(b.home, "reset")
+		b.system.start = func(p Plan, report func(session.Event)) error {
+			scopeRuns(p, report)
+			b.sup.loop.post(func() {
+				b.sup.loop.sessions.byID["shop"].resetRun()
+				assert.NoError(t, os.WriteFile(reset, nil, 0o600))
+			})
+			for !exists(reset) {
+				continue
+			}
+			agentRuns(p, report)
+			return nil
+		}
+		b.start("shop")
+		assert.Equal(t, "running", b.state("shop"))
+	})
+}
+
 // TestSave_SkipsReportsFromOutput: a status report that was derived from the agent's output is
 // published, and not saved.
 func TestSave_SkipsReportsFromOutput(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
-		e := b.sup.sessions["shop"]
-		b.sup.postEvent(e, session.StatusReported{
+		e := b.sup.loop.sessions.byID["shop"]
+		e.postEvent(session.StatusReported{
 			Run: b.records.last("shop").Run.ID, Source: session.FromOutput,
 			Report: session.Report{Activity: session.Idle, At: time.Now()},
 		})
@@ -150,7 +174,7 @@ func TestStatus_IsReportedWhenTheCountsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		var texts []string
-		b.sup.SetStatus = func(text string) { texts = append(texts, text) }
+		b.sup.loop.hooks.SetStatus = func(text string) { texts = append(texts, text) }
 		ctx, cancel := context.WithCancel(b.t.Context())
 		go b.sup.Run(ctx)
 		b.start("one")
@@ -179,7 +203,7 @@ func TestWatchdog_IsFedByTheEventLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		calls := 0
-		b.sup.KeepAliveInterval, b.sup.KeepAlive = 10*time.Second, func() { calls++ }
+		b.sup.loop.hooks.KeepAliveInterval, b.sup.loop.hooks.KeepAlive = 10*time.Second, func() { calls++ }
 		ctx, cancel := context.WithCancel(b.t.Context())
 		go b.sup.Run(ctx)
 		<-time.After(35 * time.Second)

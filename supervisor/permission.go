@@ -3,8 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/corrald/corral/supervisor/session"
@@ -18,16 +16,6 @@ type Answer struct {
 	// zero for the current request.
 	Since time.Time
 }
-
-// NotAskedError is returned if the agent no longer makes the request that keys should have
-// answered. No key was pressed.
-type NotAskedError struct{ Why string }
-
-func (e *NotAskedError) Error() string { return e.Why }
-
-// ErrOldShim is returned if the shim cannot check whether its agent still makes the request,
-// because an older version of Corral has started it.
-var ErrOldShim = errors.New("its shim was started by an older version of Corral")
 
 // Approve grants the permission that the session's agent requests: it presses the keys of
 // ApproveKeys= in the agent's definition. Errors: NoSuchSession, InvalidState, NotWaiting,
@@ -45,37 +33,30 @@ func (s *Supervisor) Deny(ctx context.Context, id string) error {
 // the event loop refuses if it knows that the request is over, and the shim, which is the first to
 // see what the agent prints, checks again before each key that it writes. Errors: see Approve.
 func (s *Supervisor) AnswerPermission(ctx context.Context, id string, answer Answer) error {
-	var keys []string
-	var request session.PermissionRequest
-	check := func(e *entry) (err error) {
-		if keys, err = s.answerKeys(e, answer.Deny); err == nil {
-			request, err = s.currentPermissionRequest(e, answer.Since)
+	return s.loop.operations.giveInput(ctx, id, "answer", func(e *entry) (session.Effect, time.Duration, error) {
+		keys, err := answerKeys(e, answer.Deny)
+		if err != nil {
+			return nil, 0, err
 		}
-		return err
-	}
-	return s.giveInput(ctx, id, "answer", check, func(t Target) error {
-		ctx, cancel := s.AfterFunc.Context(ctx, keysTimeout(len(keys)))
-		defer cancel()
-		err := s.executeOn(ctx, t, session.PressKeys{Keys: keys, Asked: &request})
-		var notAsked *NotAskedError
-		switch {
-		case errors.As(err, &notAsked):
-			return notWaiting(id, notAsked.Why)
-		case errors.Is(err, ErrOldShim):
-			return refuse(InvalidState, "cannot answer session %q: %v and cannot check whether the agent still asks; "+
-				"answer in its terminal", id, err)
-		case err != nil:
-			s.recoverSocket(t, err)
-			return refuse(InvalidState, "cannot answer session %q: %v", id, err)
-		}
-		return nil
+		request, err := e.run.reports.permissionRequest(answer.Since)
+		return session.PressKeys{Keys: keys, Asked: &request}, keysTimeout(len(keys)), err
 	})
 }
 
+// NotAskedError is returned if the agent no longer makes the request that keys should have
+// answered. No key was pressed.
+type NotAskedError struct{ Why string }
+
+func (e *NotAskedError) Error() string { return e.Why }
+
+// ErrOldShim is returned if the shim cannot check whether its agent still makes the request,
+// because an older version of Corral has started it.
+var ErrOldShim = errors.New("its shim was started by an older version of Corral")
+
 // answerKeys returns the keys that answer the permission requests of the session's agent. Errors:
 // Unsupported.
-func (s *Supervisor) answerKeys(e *entry, deny bool) ([]string, error) {
-	def, name := s.Agents[e.rec.Agent], "ApproveKeys="
+func answerKeys(e *entry, deny bool) ([]string, error) {
+	def, name := e.definition(), "ApproveKeys="
 	keys := def.ApproveKeys
 	if deny {
 		keys, name = def.DenyKeys, "DenyKeys="
@@ -87,14 +68,15 @@ func (s *Supervisor) answerKeys(e *entry, deny bool) ([]string, error) {
 	return keys, nil
 }
 
-// currentPermissionRequest returns the permission request of the session's agent, if it was made at
+// permissionRequest returns the permission request of the session's agent, if it was made at
 // the time since (zero: any time) and was not answered just now. Errors: NotWaiting.
-func (s *Supervisor) currentPermissionRequest(e *entry, since time.Time) (session.PermissionRequest, error) {
+func (r *statusReports) permissionRequest(since time.Time) (session.PermissionRequest, error) {
+	e := r.e
 	request, ok := e.rec.PermissionRequest()
 	switch {
 	case !ok:
 		return request, notWaiting(e.rec.ID, activityClause(e.rec))
-	case e.rec.IsAnswered() && s.Monotonic()-e.run.answeredAt < answerTimeout:
+	case r.isJustAnswered():
 		return request, notWaiting(e.rec.ID, "it was answered just now")
 	case !since.IsZero() && since.UnixMicro() != request.Since.UnixMicro():
 		return request, refuse(NotWaiting, "session %q now asks for something else", e.rec.ID)
@@ -118,31 +100,4 @@ func activityClause(rec *session.Session) string {
 // notWaiting returns the error that the session's agent requests no permission.
 func notWaiting(id, why string) error {
 	return refuse(NotWaiting, "session %q does not wait for a permission: %s", id, why)
-}
-
-// keysTimeout returns how long an agent may take to read n keys: for some programs, the shim pauses
-// between two keys.
-func keysTimeout(n int) time.Duration {
-	return min(sendTimeout+time.Duration(n)*200*time.Millisecond, startupSendTimeout)
-}
-
-// refuseIn returns the error that an operation is not possible for a session in this state.
-func refuseIn(id string, state session.State) error {
-	return refuse(InvalidState, "session %q %s", id, strings.TrimPrefix(stateClause(state), "it "))
-}
-
-// stateClause returns what has happened to a session in this state, as a clause of an error
-// message.
-func stateClause(state session.State) string {
-	switch state {
-	case session.Created:
-		return "it was never started"
-	case session.Stopped:
-		return "it was stopped"
-	case session.Completed:
-		return "it has completed"
-	case session.Failed:
-		return "it has failed"
-	}
-	return fmt.Sprintf("it is %s", state)
 }

@@ -15,9 +15,9 @@ import (
 // for which they are pressed.
 func (b *bed) withAnswerKeys() *[]session.PermissionRequest {
 	var pressed []session.PermissionRequest
-	def := b.sup.Agents["command"]
+	def := b.sup.loop.settings.agents["command"]
 	def.ApproveKeys, def.DenyKeys = []string{"y", "Enter"}, []string{"Escape"}
-	b.sup.Agents["command"] = def
+	b.sup.loop.settings.agents["command"] = def
 	b.system.pressed = func(_ []string, request *session.PermissionRequest) error {
 		pressed = append(pressed, *request)
 		return nil

@@ -16,26 +16,6 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// systemdTimeout limits a query to systemd that is not part of a client's call.
-const systemdTimeout = 30 * time.Second
-
-// StopCause is what systemd knows about why it stops a scope.
-type StopCause struct {
-	Result string // so far: timeout for RuntimeMaxSec=; "" if it is unknown
-	// Since is the earliest time, by CLOCK_MONOTONIC, at which systemd may have sent SIGTERM to the
-	// processes. It is 0 if only the daemon sends signals, or if the time is unknown.
-	Since time.Duration
-}
-
-// Scope is a session's scope that systemd has.
-type Scope struct {
-	Name, InvocationID, ControlGroup string
-	Active                           bool
-	Stopping                         bool // it is being stopped, and is not empty yet
-	Result                           string
-	TimedOut                         time.Duration // by CLOCK_MONOTONIC: when RuntimeMaxSec= ended it, 0 if it did not
-}
-
 // Plan contains what the executor needs to start a run.
 type Plan struct {
 	ID          string // the session's
@@ -62,6 +42,73 @@ type ExistingScope struct {
 	Agent session.Process
 }
 
+// plan returns the plan for the session's current run. Resumed is whether the run continues a
+// conversation.
+func (e *entry) plan(resumed bool) Plan {
+	rec, def, set := e.rec, e.definition(), &e.loop.settings
+	rules := set.rules(rec)
+	command := rules.FreshCommand()
+	var conversation *conversations.Continuation
+	if resumed {
+		conversation = rules.Continuation()
+	}
+	dir, status := set.runtimeDir(rec.ID), def.Status
+	description := rec.Description
+	if description == "" {
+		description = programName(rec.Agent, rec.Command) + " in " + rec.WorkingDirectory
+	}
+	notify := ""
+	if rec.Run.Notify {
+		notify = dir + "/" + notifySocket
+	}
+	return Plan{
+		ID:          rec.ID,
+		Unit:        rec.Run.Unit,
+		Description: description,
+		RuntimeDir:  dir,
+		TmuxConfig:  cmp.Or(def.TmuxConfig, set.config.TmuxConfig),
+		Spec: shimwire.Spec{
+			RunID:     rec.Run.ID,
+			Dir:       rec.WorkingDirectory,
+			Args:      command,
+			StateDir:  e.loop.records.SessionDir(rec.ID),
+			Socket:    dir + "/" + shimSocket,
+			LogMax:    set.config.LogMaxSize,
+			IdleAfter: cmp.Or(def.IdleAfter, set.config.IdleAfter),
+			HoldInput: def.NoTypeAhead,
+			Notify:    notify,
+
+			IgnoreOSC7501: status.Sources != nil && !slices.Contains(status.Sources, string(session.FromOSC7501)),
+			TitleReady:    status.TitleReady,
+			TitleWorking:  status.TitleWorking,
+			TitleBlocked:  status.TitleBlocked,
+			SetupPattern:  status.SetupPattern,
+			ReadyTimeout:  status.ReadyTimeout,
+			Session:       rec.ID,
+			Program:       programName(rec.Agent, command),
+		},
+		Conversation:  conversation,
+		Environment:   e.run.start.environment(),
+		Properties:    slices.Clone(rec.UnitProperties),
+		ScopeSettings: slices.Clone(def.Properties),
+		StopTimeout:   set.stopTimeout(rec),
+	}
+}
+
+// programName returns the name of a session's program: that of the agent, or the program of a
+// user's own command, with "?" for characters that are not printable ASCII.
+func programName(agent string, command []string) string {
+	if agent != config.CommandAgent || len(command) == 0 {
+		return agent
+	}
+	return strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, filepath.Base(command[0]))
+}
+
 // Target is the run that an effect is carried out on, or that something is read about.
 type Target struct {
 	ID           string // the session's
@@ -79,88 +126,18 @@ type Target struct {
 // ShimSocket returns the path of the shim's socket.
 func (t Target) ShimSocket() string { return filepath.Join(t.RuntimeDir, shimSocket) }
 
-func (s *Supervisor) target(e *entry) Target {
+// target returns the target of effects on the session's current run.
+func (e *entry) target() Target {
 	r := e.rec.Run
 	return Target{
-		e.rec.ID, s.runtimeDir(e.rec.ID), r.Unit, r.ControlGroup, r.Agent, r.ShimProc, r.TmuxProc, e.rec.Frozen,
-		s.Agents[e.rec.Agent].StopTarget == config.StopAll, r.Ended(),
+		ID: e.rec.ID, RuntimeDir: e.loop.settings.runtimeDir(e.rec.ID), Unit: r.Unit, ControlGroup: r.ControlGroup,
+		Agent: r.Agent, Shim: r.ShimProc, Tmux: r.TmuxProc, Frozen: e.rec.Frozen,
+		StopAll: e.definition().StopTarget == config.StopAll, AgentEnded: r.Ended(),
 	}
 }
 
 // UnitName returns the name of the session's scope.
 func UnitName(agent, id string) string { return "app-corral-" + agent + "-" + id + ".scope" }
-
-// plan returns the plan for the session's current run. Resumed is whether the run continues a
-// conversation.
-func (s *Supervisor) plan(e *entry, resumed bool) Plan {
-	rec := e.rec
-	def := s.Agents[rec.Agent]
-	rules := s.conversationRules(rec)
-	command := rules.FreshCommand()
-	var conversation *conversations.Continuation
-	if resumed {
-		conversation = rules.Continuation()
-	}
-	dir := s.runtimeDir(rec.ID)
-	description := rec.Description
-	if description == "" {
-		description = programName(rec.Agent, rec.Command) + " in " + rec.WorkingDirectory
-	}
-	extra := def.TmuxConfig
-	if extra == "" {
-		extra = s.Config.TmuxConfig
-	}
-	notify := ""
-	if rec.Run.Notify {
-		notify = dir + "/" + notifySocket
-	}
-	return Plan{
-		ID:          rec.ID,
-		Unit:        rec.Run.Unit,
-		Description: description,
-		RuntimeDir:  dir,
-		TmuxConfig:  extra,
-		Spec: shimwire.Spec{
-			RunID:     rec.Run.ID,
-			Dir:       rec.WorkingDirectory,
-			Args:      command,
-			StateDir:  s.Records.SessionDir(rec.ID),
-			Socket:    dir + "/" + shimSocket,
-			LogMax:    s.Config.LogMaxSize,
-			IdleAfter: cmp.Or(def.IdleAfter, s.Config.IdleAfter),
-			HoldInput: def.NoTypeAhead,
-			Notify:    notify,
-
-			IgnoreOSC7501: def.Status.Sources != nil && !slices.Contains(def.Status.Sources, string(session.FromOSC7501)),
-			TitleReady:    def.Status.TitleReady,
-			TitleWorking:  def.Status.TitleWorking,
-			TitleBlocked:  def.Status.TitleBlocked,
-			SetupPattern:  def.Status.SetupPattern,
-			ReadyTimeout:  def.Status.ReadyTimeout,
-			Session:       rec.ID,
-			Program:       programName(rec.Agent, command),
-		},
-		Conversation:  conversation,
-		Environment:   s.environment(rec, def, e.run.callerEnvironment),
-		Properties:    slices.Clone(rec.UnitProperties),
-		ScopeSettings: slices.Clone(def.Properties),
-		StopTimeout:   s.stopTimeout(rec),
-	}
-}
-
-// programName returns the name of a session's program: that of the agent, or the program of a
-// user's own command, with "?" for characters that are not printable ASCII.
-func programName(agent string, command []string) string {
-	if agent != config.CommandAgent || len(command) == 0 {
-		return agent
-	}
-	return strings.Map(func(c rune) rune {
-		if c <= ' ' || c > '~' {
-			return '?'
-		}
-		return c
-	}, filepath.Base(command[0]))
-}
 
 func newRunID() string {
 	var b [16]byte

@@ -35,14 +35,14 @@ func (b *bed) advance(d time.Duration) {
 func (b *bed) onLoop(f func()) {
 	b.t.Helper()
 	synctest.Wait() // a workspace may be being examined
-	require.NoError(b.t, b.sup.do(f))
+	require.NoError(b.t, b.sup.loop.do(f))
 }
 
 func (b *bed) problems() []Problem {
 	b.t.Helper()
 	require.NoError(b.t, b.sup.CheckProblems())
 	var all []Problem
-	b.onLoop(func() { all = b.sup.publishedProblems })
+	b.onLoop(func() { all = b.sup.loop.problems.published })
 	return all
 }
 
@@ -104,7 +104,7 @@ func TestSave_IsRetriedOnNextChangeAndAtShutdown(t *testing.T) {
 		b.onLoop(func() { b.records.fails = nil })
 		require.NoError(t, b.sup.Label(b.t.Context(), "shop", nil))
 		assert.Contains(t, b.takeTrace(), "0s save shop: running")
-		b.sup.post(b.sup.shutDown)
+		b.sup.loop.post(b.sup.loop.shutdown.run)
 		assert.Contains(t, b.takeTrace(), "0s save other: suspended")
 	})
 }
@@ -150,7 +150,7 @@ func TestExit_RecordedInTheRuntimeDirectory(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		supervise(t, func(b *bed) {
 			b.start("shop")
-			dir := b.sup.runtimeDir("shop")
+			dir := b.sup.loop.settings.runtimeDir("shop")
 			pending, err := exitstatus.Prepare(dir)
 			require.NoError(t, err)
 			require.NoError(t, pending.Write(exitstatus.Status{
@@ -214,7 +214,7 @@ func TestInotify_WatchesAreExhausted(t *testing.T) {
 func TestInotify_NoInstanceAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		options := b.sup.Options
+		options := b.options
 		options.Inotify = nil
 		full := true
 		options.OpenInotify = func() (sources.Inotify, error) {
@@ -258,7 +258,7 @@ func TestProblems_OfRecordsArePublishedUntilFixed(t *testing.T) {
 		lost := Problem{Session: "lost", Text: "set aside", Path: aside}
 		newer := Problem{Session: "shop", Text: "newer"}
 		for _, p := range []Problem{lost, newer, {Session: "shop", Text: "edited", UntilSaved: true}} {
-			b.sup.AddProblem(p)
+			b.sup.loop.problems.add(p)
 		}
 		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{{
 			ID: "shop", Agent: "command", WorkingDirectory: b.home, Created: time.Now(),

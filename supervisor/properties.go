@@ -12,35 +12,54 @@ import (
 // it has a scope, and at every later start. Errors: NoSuchSession; Invalid, with the name of a
 // property that systemd rejects; OverLimit.
 func (s *Supervisor) SetUnitProperties(ctx context.Context, id string, properties []session.Property) error {
-	return s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if err := checkProperties(mergeProperties(e.rec.UnitProperties, properties)); err != nil {
 			return nil, err
 		}
 		reply := make(chan error, 1)
-		s.setProperties(e, properties, reply)
+		e.setProperties(properties, reply)
 		return reply, nil
 	})
 }
 
+// Limits of the unit properties of a session.
+const (
+	maxProperties   = 256
+	maxPropertySize = 64 << 10 // bytes of their names and values together
+)
+
+// checkProperties refuses too many or too long properties.
+func checkProperties(properties []session.Property) error {
+	size := 0
+	for _, p := range properties {
+		size += len(p.Name) + len(p.Value)
+	}
+	if len(properties) > maxProperties || size > maxPropertySize {
+		return refuse(OverLimit, "too many unit properties: at most %d, of %d bytes in total, are allowed",
+			maxProperties, maxPropertySize)
+	}
+	return nil
+}
+
 // setProperties changes the scope, after the session's earlier effects, then the record, and sends
 // the result to reply.
-func (s *Supervisor) setProperties(e *entry, properties []session.Property, reply chan<- error) {
+func (e *entry) setProperties(properties []session.Property, reply chan<- error) {
 	run, scope := runAndScope(e.rec.Run)
-	s.queueAfterSave(e, func() {
-		err := s.executeOn(s.ctx, Target{}, session.SetProperties{InvocationID: scope, Properties: properties})
-		s.post(func() {
+	e.effects.afterSave(func() {
+		effect := session.SetProperties{InvocationID: scope, Properties: properties}
+		err := e.loop.executeOn(e.loop.ctx, Target{}, effect)
+		e.loop.post(func() {
 			switch nowRun, nowScope := runAndScope(e.rec.Run); {
 			case e.removed:
 				err = refuse(NoSuchSession, "session %q was removed", e.rec.ID)
 			case err == nil && nowRun != "" && (nowRun != run || nowScope != scope):
-				s.setProperties(e, properties, reply) // a run has begun meanwhile, without the new properties
+				e.setProperties(properties, reply) // a run has begun meanwhile, without the new properties
 				return
 			case err == nil:
 				e.rec.UnitProperties = mergeProperties(e.rec.UnitProperties, properties)
-				e.unsaved, e.onlyExitUnsaved = true, false
-				s.markDirty(e)
+				e.recordChanged()
 			}
-			s.afterPublish = append(s.afterPublish, func() { reply <- err })
+			e.loop.answerAfterPublish(reply, err)
 		})
 	})
 }
@@ -67,17 +86,4 @@ func mergeProperties(earlier, later []session.Property) []session.Property {
 		}
 	}
 	return merged
-}
-
-// checkProperties refuses too many or too long properties.
-func checkProperties(properties []session.Property) error {
-	size := 0
-	for _, p := range properties {
-		size += len(p.Name) + len(p.Value)
-	}
-	if len(properties) > maxProperties || size > maxPropertySize {
-		return refuse(OverLimit, "too many unit properties: at most %d, of %d bytes in total, are allowed",
-			maxProperties, maxPropertySize)
-	}
-	return nil
 }

@@ -23,21 +23,21 @@ import (
 // listed afterwards. Three sources have to agree on the identity of an agent: the name of its
 // scope, its runtime directory, and its shim, whose Hello on the socket there names its own process
 // and the agent's. A scope whose session cannot be rebuilt is logged and left alone.
-func (s *Supervisor) rebuild(ctx context.Context, scopes []Scope) ([]Scope, error) {
+func (a *adoption) rebuild(ctx context.Context, scopes []Scope) ([]Scope, error) {
 	var units []string
 	for _, sc := range scopes {
-		e := s.units[sc.Name]
+		e := a.loop.sessions.byUnit[sc.Name]
 		if !sc.Active || e != nil && isScopeOf(e.rec.Run, sc) {
 			continue
 		}
 		var err error
 		if e != nil {
-			err = s.addUnknownRun(e, sc)
+			err = a.addUnknownRun(e, sc)
 		} else {
-			err = s.rebuildSession(sc)
+			err = a.rebuildSession(sc)
 		}
 		if err != nil {
-			s.Log.Warn("a scope belongs to no session", "unit", sc.Name, "err", err)
+			a.loop.log.Warn("a scope belongs to no session", "unit", sc.Name, "err", err)
 			continue
 		}
 		units = append(units, sc.Name)
@@ -46,10 +46,10 @@ func (s *Supervisor) rebuild(ctx context.Context, scopes []Scope) ([]Scope, erro
 		return scopes, nil
 	}
 	// As in listAndCompare: watch first, then list.
-	if err := s.Systemd.WatchScopes(ctx, units); err != nil {
+	if err := a.loop.system.Systemd.WatchScopes(ctx, units); err != nil {
 		return nil, err
 	}
-	return s.Systemd.Scopes(ctx)
+	return a.loop.system.Systemd.Scopes(ctx)
 }
 
 // isScopeOf reports whether a scope is, or may be, that of the run, even if the run has lost it.
@@ -58,105 +58,151 @@ func isScopeOf(r *session.Run, sc Scope) bool {
 }
 
 // addUnknownRun adds to a session the current run, which its record does not contain.
-func (s *Supervisor) addUnknownRun(e *entry, sc Scope) error {
-	hello, shim, err := s.identifyShim(sc, e.rec.ID)
+func (a *adoption) addUnknownRun(e *entry, sc Scope) error {
+	started, err := a.identifyAgent(sc, e.rec.ID)
 	if err != nil {
 		return err
 	}
-	if r := e.rec.Run; r != nil && r.ID == hello.RunID {
+	if r := e.rec.Run; r != nil && r.ID == started.Run {
 		return fmt.Errorf("session %q has lost its scope before", e.rec.ID)
 	}
-	s.applyRun(e.rec, sc, hello, shim)
-	e.unsaved = true
-	s.markDirty(e)
-	s.Log.Warn("the record of a session is older than its running scope; the scope is used",
+	a.applyRun(e.rec, sc, started)
+	e.saving.unsaved = true
+	e.markDirty()
+	a.loop.log.Warn("the record of a session is older than its running scope; the scope is used",
 		"session", e.rec.ID, "unit", sc.Name)
 	return nil
 }
 
-// rebuildSession recreates the session of a scope, whose record was lost.
-func (s *Supervisor) rebuildSession(sc Scope) error {
-	rec, err := s.recordFromScope(sc)
-	if err == nil {
-		err = s.addRebuilt(rec)
-	}
-	if err == nil {
-		s.Log.Warn("the record of a session was lost; rebuilt it from its running processes",
-			"session", rec.ID, "unit", sc.Name)
-	}
-	return err
-}
-
-// addRebuilt adds a session that was rebuilt to the sessions of the loop, and reports that as a
+// rebuildSession recreates the session of a scope, whose record was lost, and reports that as a
 // problem.
-func (s *Supervisor) addRebuilt(rec *session.Session) error {
-	dir := s.Records.SessionDir(rec.ID)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func (a *adoption) rebuildSession(sc Scope) error {
+	rec, err := a.recordFromScope(sc)
+	if err != nil {
 		return err
 	}
-	s.add(&entry{rec: rec, unsaved: true})
+	if err := os.MkdirAll(a.loop.records.SessionDir(rec.ID), 0o700); err != nil {
+		return err
+	}
+	e := newEntry(a.loop, rec)
+	e.saving.unsaved = true
+	a.loop.add(e)
 	unknown := "description, labels, environment, unit properties and earlier runs"
 	if rec.ConversationID == "" {
 		unknown += ", and its conversation,"
 	}
-	s.AddProblem(Problem{Session: rec.ID, Text: "its record was lost and rebuilt from its running processes: " +
+	a.loop.problems.add(Problem{Session: rec.ID, Text: "its record was lost and rebuilt from its running processes: " +
 		"its command and workspace are those of its agent; its " + unknown + " are unknown; " +
 		"check it, and create it again when its agent has ended"})
+	a.loop.log.Warn("the record of a session was lost; rebuilt it from its running processes",
+		"session", rec.ID, "unit", sc.Name)
 	return nil
 }
 
 // recordFromScope returns a new record for the session of a scope.
-func (s *Supervisor) recordFromScope(sc Scope) (*session.Session, error) {
-	id, agent, err := s.identifySession(sc.Name)
+func (a *adoption) recordFromScope(sc Scope) (*session.Session, error) {
+	id, agent, err := a.identifySession(sc.Name)
 	if err != nil {
 		return nil, err
 	}
-	hello, shim, err := s.identifyShim(sc, id)
+	started, err := a.identifyAgent(sc, id)
 	if err != nil {
 		return nil, err
 	}
-	command, dir, err := s.Processes.CommandLine(hello.AgentPID)
+	command, dir, err := a.loop.system.Processes.CommandLine(started.Agent.PID)
 	if err != nil {
 		return nil, err
 	}
 	command, dir = asText(command, dir)
 	rec := &session.Session{
 		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir,
-		OnLogin: session.Ignore, Created: hello.Started,
+		OnLogin: session.Ignore, Created: started.At,
 	}
-	s.applyRun(rec, sc, hello, shim)
-	s.conversationRules(rec).RecordGiven()
+	a.applyRun(rec, sc, started)
+	a.loop.settings.rules(rec).RecordGiven()
 	return rec, nil
 }
 
-// applyRun adds the run that the Hello of a session's shim describes to the record.
-func (s *Supervisor) applyRun(rec *session.Session, sc Scope, hello shimwire.Message, shim session.Process) {
-	def := s.Agents[rec.Agent]
-	rec.Apply(session.RunBegun{
-		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name,
-		Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: hello.Started,
-	})
-	rec.Apply(session.AgentStarted{
-		Run: hello.RunID, Shim: shim,
-		Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
-	})
+// identifySession returns the id of the session and the name of the agent that the name of a scope
+// contains. Both may contain '-': the right session is the one whose runtime directory contains a
+// shim's socket.
+func (a *adoption) identifySession(unit string) (id, agent string, err error) {
+	name, hasPrefix := strings.CutPrefix(unit, "app-corral-")
+	name, hasSuffix := strings.CutSuffix(name, ".scope")
+	for i := range len(name) {
+		if !hasPrefix || !hasSuffix || name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(a.loop.settings.runtimeDir(name[i+1:]), shimSocket)); err != nil {
+			continue
+		}
+		if id != "" {
+			return "", "", fmt.Errorf("it may belong to session %q or to session %q", id, name[i+1:])
+		}
+		agent, id = name[:i], name[i+1:]
+	}
+	switch {
+	case id == "":
+		return "", "", fmt.Errorf("no runtime directory in %q belongs to it", a.loop.settings.runDir)
+	case a.loop.sessions.byID[id] != nil:
+		return "", "", fmt.Errorf("session %q has another scope", id)
+	}
+	return id, agent, nil
 }
 
-// identifyShim returns the Hello of the shim that listens in a session's runtime directory, and the
-// shim's process. It returns an error if the shim or its agent is outside of the scope.
-func (s *Supervisor) identifyShim(sc Scope, id string) (hello shimwire.Message, shim session.Process, err error) {
-	t := Target{ID: id, RuntimeDir: s.runtimeDir(id), Unit: sc.Name, ControlGroup: sc.ControlGroup}
-	hello, shim, err = s.readHello(t)
+// identifyAgent returns that the agent of a scope has started, as the shim that listens in the
+// session's runtime directory reports it. It returns an error if the shim or its agent is outside
+// of the scope.
+func (a *adoption) identifyAgent(sc Scope, id string) (started session.AgentStarted, err error) {
+	t := Target{ID: id, RuntimeDir: a.loop.settings.runtimeDir(id), Unit: sc.Name, ControlGroup: sc.ControlGroup}
+	started, err = a.readHello(t)
 	if err != nil {
-		return hello, shim, err
+		return started, err
 	}
-	for _, pid := range []int{hello.ShimPID, hello.AgentPID} {
-		group := s.Processes.ControlGroup(pid)
+	for _, pid := range []int{started.Shim.PID, started.Agent.PID} {
+		group := a.loop.system.Processes.ControlGroup(pid)
 		if sc.ControlGroup == "" || group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
-			return hello, shim, fmt.Errorf("its shim names process %d, which is in control group %q", pid, group)
+			return started, fmt.Errorf("its shim names process %d, which is in control group %q", pid, group)
 		}
 	}
-	return hello, shim, nil
+	return started, nil
+}
+
+// helloTimeout is how long a shim may take to send its Hello. The daemon starts to work only after
+// that.
+const helloTimeout = time.Second
+
+// readHello connects to a shim, and returns its first message, a credible Hello, as an event.
+func (a *adoption) readHello(t Target) (started session.AgentStarted, err error) {
+	fd, shim, err := a.loop.system.Terminals.DialShim(t)
+	if err != nil {
+		return started, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	limit := unix.NsecToTimeval(helloTimeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return started, err
+	}
+	buf := make([]byte, shimwire.MaxMessage)
+	n, err := unix.Read(fd, buf)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(fd, buf)
+	}
+	if err != nil {
+		return started, fmt.Errorf("its shim does not answer: %w", err)
+	}
+	hello, err := shimwire.ParseMessage(buf[:n])
+	if err != nil {
+		return started, err
+	}
+	if hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0 ||
+		!a.loop.isHelloCredible(hello, shim) {
+		return started, errors.New("its shim does not identify itself")
+	}
+	return session.AgentStarted{
+		Run: hello.RunID, Shim: shim,
+		Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
+	}, nil
 }
 
 // asText converts the command and the working directory of a running agent to UTF-8, as records and
@@ -176,60 +222,12 @@ func asText(command []string, dir string) ([]string, string) {
 	return text, dir
 }
 
-// identifySession returns the id of the session and the name of the agent that the name of a scope
-// contains. Both may contain '-': the right session is the one whose runtime directory contains a
-// shim's socket.
-func (s *Supervisor) identifySession(unit string) (id, agent string, err error) {
-	name, hasPrefix := strings.CutPrefix(unit, "app-corral-")
-	name, hasSuffix := strings.CutSuffix(name, ".scope")
-	for i := range len(name) {
-		if !hasPrefix || !hasSuffix || name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
-			continue
-		}
-		if _, err := os.Lstat(filepath.Join(s.runtimeDir(name[i+1:]), shimSocket)); err != nil {
-			continue
-		}
-		if id != "" {
-			return "", "", fmt.Errorf("it may belong to session %q or to session %q", id, name[i+1:])
-		}
-		agent, id = name[:i], name[i+1:]
-	}
-	switch {
-	case id == "":
-		return "", "", fmt.Errorf("no runtime directory in %q belongs to it", s.RuntimeDir)
-	case s.sessions[id] != nil:
-		return "", "", fmt.Errorf("session %q has another scope", id)
-	}
-	return id, agent, nil
-}
-
-// helloTimeout is how long a shim may take to send its Hello. The daemon starts to work only after
-// that.
-const helloTimeout = time.Second
-
-// readHello connects to a shim and returns its first message, a credible Hello, and its process.
-func (s *Supervisor) readHello(t Target) (hello shimwire.Message, shim session.Process, err error) {
-	fd, shim, err := s.Terminals.DialShim(t)
-	if err != nil {
-		return hello, shim, err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	limit := unix.NsecToTimeval(helloTimeout.Nanoseconds())
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return hello, shim, err
-	}
-	buf := make([]byte, shimwire.MaxMessage)
-	n, err := unix.Read(fd, buf)
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Read(fd, buf)
-	}
-	if err != nil {
-		return hello, shim, fmt.Errorf("its shim does not answer: %w", err)
-	}
-	hello, err = shimwire.ParseMessage(buf[:n])
-	if err == nil && (hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0 ||
-		!s.isHelloCredible(hello, shim)) {
-		err = errors.New("its shim does not identify itself")
-	}
-	return hello, shim, err
+// applyRun adds the run of an agent that was found to the record.
+func (a *adoption) applyRun(rec *session.Session, sc Scope, started session.AgentStarted) {
+	def := a.loop.settings.agents[rec.Agent]
+	rec.Apply(session.RunBegun{
+		Run: started.Run, BootID: a.loop.settings.bootID, Unit: sc.Name,
+		Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: started.At,
+	})
+	rec.Apply(started)
 }

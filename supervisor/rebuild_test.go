@@ -33,15 +33,16 @@ func TestRebuild_MatchesScopesWithSessions(t *testing.T) {
 		{"not the scope of a session", "app-corral-.scope", nil, "", "", "", "no runtime directory"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s := &Supervisor{Options: Options{RuntimeDir: t.TempDir()}, sessions: map[string]*entry{}}
+			l := &loop{settings: settings{runDir: t.TempDir()}, sessions: index{byID: map[string]*entry{}}}
+			l.adoption.loop = l
 			for _, id := range row.sockets {
-				require.NoError(t, os.Mkdir(s.runtimeDir(id), 0o700))
-				require.NoError(t, os.WriteFile(filepath.Join(s.runtimeDir(id), shimSocket), nil, 0o600))
+				require.NoError(t, os.Mkdir(l.settings.runtimeDir(id), 0o700))
+				require.NoError(t, os.WriteFile(filepath.Join(l.settings.runtimeDir(id), shimSocket), nil, 0o600))
 			}
 			if row.known != "" {
-				s.sessions[row.known] = &entry{rec: &session.Session{ID: row.known}}
+				l.sessions.byID[row.known] = &entry{rec: &session.Session{ID: row.known}}
 			}
-			id, agent, err := s.identifySession(row.unit)
+			id, agent, err := l.adoption.identifySession(row.unit)
 			assert.Equal(t, []string{row.id, row.agent}, []string{id, agent})
 			if row.err != "" {
 				require.ErrorContains(t, err, row.err)
@@ -74,13 +75,14 @@ func FuzzScopeName(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	s := &Supervisor{Options: Options{RuntimeDir: f.TempDir()}, sessions: map[string]*entry{}}
+	l := &loop{settings: settings{runDir: f.TempDir()}, sessions: index{byID: map[string]*entry{}}}
+	l.adoption.loop = l
 	for _, id := range []string{"shop", "my-shop", "b"} {
-		require.NoError(f, os.Mkdir(s.runtimeDir(id), 0o700))
-		require.NoError(f, os.WriteFile(filepath.Join(s.runtimeDir(id), shimSocket), nil, 0o600))
+		require.NoError(f, os.Mkdir(l.settings.runtimeDir(id), 0o700))
+		require.NoError(f, os.WriteFile(filepath.Join(l.settings.runtimeDir(id), shimSocket), nil, 0o600))
 	}
 	f.Fuzz(func(t *testing.T, unit string) {
-		id, agent, err := s.identifySession(unit)
+		id, agent, err := l.adoption.identifySession(unit)
 		if err != nil {
 			return
 		}

@@ -1,9 +1,8 @@
 package supervisor
 
 import (
-	"os"
+	"context"
 
-	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -12,61 +11,84 @@ import (
 type removal struct {
 	check  func(*entry) error // called first, by the event loop
 	before func() error       // called next, by the session's goroutine
-	dir    string             // the worktree that is being removed, resolved, with a slash at the end; "" if there is none
+	dir    string             // resolved path of the worktree that is being removed, with a final slash; "" for none
 }
 
-// releaseRun releases what the daemon holds for a run whose scope is gone.
-func (s *Supervisor) releaseRun(e *entry, r *session.Run) {
-	if e.run.stateDirWatch != 0 || e.watchErr != nil || e.run.watchesPaused { // else it was never watched
-		s.discardRecord(e, r)
-		s.queueAfterSave(e, func() { _ = s.executeOn(s.ctx, Target{Unit: r.Unit}, session.UnwatchScope{}) })
-	}
-	s.unwatchRun(e)
-	s.clearFileProblem(e, s.target(e).ShimSocket())
-	s.unwatchWorkspace(e)
-	if r.StartInterrupted { // there was no agent that could use its sockets
-		_ = os.RemoveAll(s.runtimeDir(e.rec.ID))
-	}
-	if e.run.emptyTimer != nil {
-		e.run.emptyTimer.Stop()
-	}
-	ended := e.run.earlyEnds
-	e.run = runtime{earlyEnds: ended}
+// Remove deletes a session and its log, and ends leftover processes of its scope. If the session
+// has not ended, Remove stops it first if force is set, and otherwise returns an error. Errors:
+// NoSuchSession, InvalidState.
+func (s *Supervisor) Remove(ctx context.Context, id string, force bool) error {
+	return s.loop.operations.remove(ctx, id, force)
 }
 
-// discardRecord removes the files that were prepared for the record of an agent's exit, if its shim
-// has exited without writing it.
-func (s *Supervisor) discardRecord(e *entry, r *session.Run) {
-	if r.Live() || r.Exit != nil {
-		return
-	}
-	for _, dir := range []string{s.Records.SessionDir(e.rec.ID), s.runtimeDir(e.rec.ID)} {
-		if err := exitstatus.Discard(dir); err != nil {
-			s.Log.Warn("cannot remove the file in which an exit was to be recorded", "session", e.rec.ID, "err", err)
+func (o *operations) remove(ctx context.Context, id string, force bool) error {
+	return o.removeAfter(ctx, id, force, removal{check: noError, before: func() error { return nil }})
+}
+
+// removeAfter is Remove, but calls the functions of r before it deletes the session.
+func (o *operations) removeAfter(ctx context.Context, id string, force bool, r removal) error {
+	return o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		if err := checkRemovable(e, force); err != nil {
+			return nil, err
 		}
+		e.removal = r
+		return e.request(func(reply session.ReplyID) session.Event {
+			return session.RemoveRequested{Force: force, Reply: reply}
+		}), nil
+	})
+}
+
+// checkRemovable returns an error if the session is being removed, or, unless force is set, if it
+// has not ended or is about to run again.
+func checkRemovable(e *entry, force bool) error {
+	switch {
+	case force:
+	case e.pending.WaitsToBegin():
+		return refuse(InvalidState, "session %q is being started", e.rec.ID)
+	case !e.rec.Run.Ended():
+		return stateError(e)
 	}
+	if e.pending.Removing() {
+		return refuse(InvalidState, "session %q is being removed", e.rec.ID)
+	}
+	return nil
 }
 
 // cleanUp removes what the session's runs have left, and then the session. Only then can its id be
 // used again.
-func (s *Supervisor) cleanUp(e *entry) {
+func (e *entry) cleanUp() {
 	if err := e.removal.check(e); err != nil {
-		s.apply(e, session.Cleaned{Err: err})
+		e.apply(session.Cleaned{Err: err})
 		return
 	}
-	t := Target{ID: e.rec.ID, Unit: UnitName(e.rec.Agent, e.rec.ID), RuntimeDir: s.runtimeDir(e.rec.ID)}
+	t := Target{ID: e.rec.ID, Unit: UnitName(e.rec.Agent, e.rec.ID), RuntimeDir: e.loop.settings.runtimeDir(e.rec.ID)}
 	before := e.removal.before
-	s.queueAfterSave(e, func() {
+	e.effects.afterSave(func() {
 		err := before()
 		if err == nil {
-			_ = s.executeOn(s.ctx, t, session.CleanUp{})
+			_ = e.loop.executeOn(e.loop.ctx, t, session.CleanUp{})
 		}
-		s.post(func() {
+		e.loop.post(func() {
 			e.removal.dir = ""
 			if err == nil {
-				err = s.remove(e)
+				err = e.remove()
 			}
-			s.apply(e, session.Cleaned{Err: err})
+			e.apply(session.Cleaned{Err: err})
 		})
 	})
+}
+
+// remove deletes the record and the log of a session that has nothing else any more.
+func (e *entry) remove() error {
+	e.markDirty()
+	if err := e.loop.records.Remove(e.rec.ID); err != nil {
+		return err
+	}
+	e.unwatchRun()
+	e.unwatchWorkspace()
+	e.loop.problems.dropOf(e.rec.ID)
+	e.removed = true
+	delete(e.loop.sessions.byID, e.rec.ID)
+	delete(e.loop.sessions.byUnit, UnitName(e.rec.Agent, e.rec.ID))
+	return nil
 }

@@ -16,7 +16,7 @@ import (
 // decided in the same iteration are executed.
 func TestStart_ThatCannotBeSavedChangesNothingElse(t *testing.T) {
 	full := false
-	fill := func(b *bed, now bool) { require.NoError(b.t, b.sup.do(func() { full = now })) }
+	fill := func(b *bed, now bool) { require.NoError(b.t, b.sup.loop.do(func() { full = now })) }
 	fails := func(string) error {
 		if full {
 			return unix.ENOSPC
@@ -45,10 +45,10 @@ func TestStart_ThatCannotBeSavedChangesNothingElse(t *testing.T) {
 			require.NoError(t, b.create("command", Spec{ID: "shop", Command: []string{"true"}, NoStart: true}))
 			fill(b, true)
 			reply := make(chan error, 1)
-			require.NoError(t, b.sup.do(func() { // like two calls in one iteration
-				e := b.sup.sessions["shop"]
-				b.sup.setProperties(e, []session.Property{{Name: "TasksMax", Signature: "t", Value: "9"}}, reply)
-				b.sup.beginRun(e, session.OpStart, false, claim{})
+			require.NoError(t, b.sup.loop.do(func() { // like two calls in one iteration
+				e := b.sup.loop.sessions.byID["shop"]
+				e.setProperties([]session.Property{{Name: "TasksMax", Signature: "t", Value: "9"}}, reply)
+				e.beginRun(session.OpStart, false, claim{})
 			}))
 			select {
 			case err := <-reply:
@@ -62,10 +62,10 @@ func TestStart_ThatCannotBeSavedChangesNothingElse(t *testing.T) {
 		supervise(t, func(b *bed) {
 			b.records.fails, full = fails, false
 			b.start("shop")
-			require.NoError(t, b.sup.do(func() {
-				e := b.sup.sessions["shop"]
-				b.sup.apply(e, session.ShimDied{Run: e.rec.Run.ID, At: time.Now()})
-				b.sup.apply(e, session.TmuxDied{Run: e.rec.Run.ID})
+			require.NoError(t, b.sup.loop.do(func() {
+				e := b.sup.loop.sessions.byID["shop"]
+				e.apply(session.ShimDied{Run: e.rec.Run.ID, At: time.Now()})
+				e.apply(session.TmuxDied{Run: e.rec.Run.ID})
 			}))
 			require.Equal(t, "stale", b.state("shop"))
 			fill(b, true)

@@ -8,9 +8,269 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
 )
+
+// shimConn is the connection to the shim of a run.
+type shimConn struct {
+	e      *entry
+	socket sources.Descriptor
+	peer   session.Process // the process at its other end
+
+	spanStart      time.Duration // by CLOCK_MONOTONIC: begin of the span that limits the messages
+	messagesInSpan int           // number of messages that were read in that span
+
+	redialScheduled bool          // the loop is about to connect again
+	redialDelay     time.Duration // before the next such attempt, 0 for none
+	redialedAt      time.Duration // by CLOCK_MONOTONIC: when the last attempt was made
+}
+
+// shimSocket is the name of the shim's socket in the session's runtime directory.
+const shimSocket = "shim.sock"
+
+// notifySocket is the name of the shim's socket for sd_notify(3) in the same directory.
+const notifySocket = "notify"
+
+// connect connects to the run's shim, if its socket exists.
+func (c *shimConn) connect() {
+	e, r := c.e, c.e.rec.Run
+	if c.socket.IsOpen() || !r.Live() || r.Exit != nil {
+		return
+	}
+	t := e.target()
+	fd, peer, err := e.loop.system.Terminals.DialShim(t)
+	if errors.Is(err, unix.EAGAIN) {
+		c.redial()
+		return
+	}
+	if err != nil {
+		c.reportForeignSocket(err)
+		// Either inotify will report the socket, or the shim has exited: then the recorded exit or the
+		// end of the scope is reported.
+		return
+	}
+	e.loop.problems.clearFile(e, t.ShimSocket())
+	d, err := e.loop.descriptors.Watch(fd, c.read)
+	if err != nil {
+		c.logNotWatched(err)
+		return
+	}
+	c.socket, c.peer = d, peer
+	c.read()
+}
+
+// logNotWatched logs why the loop is not notified of the shim's messages.
+func (c *shimConn) logNotWatched(err error) {
+	if c.e.takeLogSlot("shim") {
+		c.e.loop.log.Warn("cannot listen to a shim", "session", c.e.rec.ID, "err", err)
+	}
+}
+
+// The delays before the loop connects again to a running shim that does not keep a connection. The
+// first attempt is immediate; then the delay doubles from minRedialDelay to maxRedialDelay.
+const (
+	minRedialDelay = 100 * time.Millisecond
+	maxRedialDelay = 10 * time.Second
+)
+
+// redial connects again to a running shim. The shim has closed the connection because other
+// processes have as many as it accepts, or cannot accept one because it is frozen and its queue of
+// connections is full.
+func (c *shimConn) redial() {
+	e, run := c.e, c.e.rec.Run.ID
+	if c.redialScheduled {
+		return
+	}
+	if e.loop.clocks.Monotonic()-c.redialedAt > maxRedialDelay {
+		c.redialDelay = 0
+	}
+	attempt := func() {
+		c.redialScheduled, c.redialedAt = false, e.loop.clocks.Monotonic()
+		if c.connect(); !c.socket.IsOpen() && !c.redialScheduled {
+			c.disconnected()
+		}
+	}
+	wait := c.redialDelay
+	c.redialScheduled, c.redialDelay = true, min(max(2*wait, minRedialDelay), maxRedialDelay)
+	if wait == 0 {
+		attempt()
+		return
+	}
+	e.loop.clocks.AfterFunc(wait, func() { e.postFor(run, attempt) })
+}
+
+// read reads and handles the messages that the shim has sent. It never waits.
+func (c *shimConn) read() {
+	shim, buffer := c.socket, c.e.loop.shimMessage[:]
+	for c.socket.IsOpen() && c.socket == shim && c.takeMessageSlot() { // a message may end the connection
+		n, _, err := unix.Recvfrom(shim.FD(), buffer, unix.MSG_DONTWAIT)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			if err := c.e.loop.descriptors.Rearm(shim); err != nil {
+				c.logNotWatched(err)
+			}
+			return
+		case err != nil || n == 0:
+			c.disconnected()
+			return
+		default:
+			c.messagesInSpan++
+			if m, err := shimwire.ParseMessage(buffer[:n]); err == nil {
+				c.handle(m)
+			}
+		}
+	}
+}
+
+// At most messageBurst messages of a shim are received in each messageSpan. A real shim sends
+// fewer: those that it repeats to each daemon, a burst of status reports (reportBurst in
+// corral-shim), and ten each second. Further messages stay in the socket until the next span, so
+// that a process that poses as a shim and sends without pause occupies neither the loop nor the
+// processor.
+const (
+	messageBurst = 64
+	messageSpan  = 400 * time.Millisecond
+)
+
+// takeMessageSlot reports whether one more message of the run's shim may be received in this span.
+// If not, read is called again when the next span begins.
+func (c *shimConn) takeMessageSlot() bool {
+	e, shim := c.e, c.socket
+	now := e.loop.clocks.Monotonic()
+	if now-c.spanStart >= messageSpan {
+		c.spanStart, c.messagesInSpan = now, 0
+	}
+	if c.messagesInSpan < messageBurst {
+		return true
+	}
+	e.loop.clocks.AfterFunc(c.spanStart+messageSpan-now, func() {
+		e.loop.post(func() {
+			if c.socket == shim {
+				c.read()
+			}
+		})
+	})
+	return false
+}
+
+func (c *shimConn) handle(m shimwire.Message) {
+	e := c.e
+	run := e.rec.Run.ID
+	switch m.Kind {
+	case shimwire.Hello:
+		c.handleHello(m)
+	case shimwire.Idle, shimwire.Working:
+		e.run.reports.outputReceived(m.Kind == shimwire.Idle, m)
+	case shimwire.StatusReport:
+		e.run.reports.received(m)
+	case shimwire.Ready:
+		e.apply(session.AgentReady{Run: run, At: m.Since})
+	case shimwire.Prompted:
+		e.apply(session.Prompted{Run: run})
+	case shimwire.PaneLost:
+		go e.confirmTmuxDeath(run, e.target())
+	case shimwire.PaneClosed:
+		// The shim has sent SIGHUP to the agent's processes already: only the later steps remain.
+		e.apply(session.EndRequested{Op: session.OpStop, Why: session.TerminalClosed, Signalled: true})
+	}
+}
+
+// handleHello handles the first message of a shim, which names its process and that of the agent.
+func (c *shimConn) handleHello(hello shimwire.Message) {
+	e, r := c.e, c.e.rec.Run
+	agent := session.Process{PID: hello.AgentPID, Start: hello.AgentStart}
+	switch {
+	case hello.RunID != r.ID:
+		return
+	case !e.loop.isHelloCredible(hello, c.peer):
+		if e.takeLogSlot("untrue hello") {
+			e.loop.log.Warn("a process claims to be the shim of a session and names processes that are not its own",
+				"session", e.rec.ID, "pid", c.peer.PID, "shim", hello.ShimPID, "agent", hello.AgentPID)
+		}
+		return
+	case r.Started.IsZero() && !e.loop.isInScope(r, agent.PID): // an agent that leaves its scope later is not killed
+		c.killOutsideScope(agent)
+		return
+	}
+	failpoint.Hit("start.agent-heard")
+	e.apply(session.AgentStarted{Run: r.ID, Shim: c.peer, Agent: agent, At: hello.Started})
+	e.run.reports.outputReceived(hello.Idle, hello)
+	if e.run.exit.unproven {
+		e.run.exit.read()
+	}
+}
+
+// isHelloCredible reports whether the Hello of a shim can be believed: it comes from the process
+// that it names as the shim, and names a child of that process as the agent. An agent that has
+// exited in the meantime has no parent.
+func (l *loop) isHelloCredible(hello shimwire.Message, shim session.Process) bool {
+	parent := l.system.Processes.Parent(hello.AgentPID)
+	return hello.ShimPID == shim.PID && (parent == 0 || parent == shim.PID)
+}
+
+// killOutsideScope kills an agent that has started outside of its scope, where its limits do not
+// apply and a stop does not reach it: no session is better than one that only seems to be
+// supervised.
+func (c *shimConn) killOutsideScope(agent session.Process) {
+	e := c.e
+	group := e.loop.system.Processes.ControlGroup(agent.PID)
+	// First the agent: its shim then records that it was killed, before everything in the scope gets
+	// SIGTERM.
+	e.queueEffect(session.KillProcess{Process: agent})
+	e.apply(session.StartFailed{
+		Run: e.rec.Run.ID, Reason: fmt.Sprintf("its agent was moved out of its scope, into %q", group),
+		At: time.Now(), Monotonic: e.loop.clocks.Monotonic(),
+	})
+	if !e.pending.Ending() { // the run began in the scope of an earlier one
+		e.apply(session.EndRequested{Op: session.OpStop, Grace: session.FailedGrace})
+	}
+}
+
+// disconnected determines why the connection to the shim was closed: the agent's exit is recorded,
+// the shim is still running, or it was killed.
+func (c *shimConn) disconnected() {
+	e, run := c.e, c.e.rec.Run.ID
+	e.loop.descriptors.Close(&c.socket)
+	if e.run.exit.read() {
+		return
+	}
+	t := e.target()
+	// A frozen tmux server cannot respond, and is assumed to run.
+	frozen := e.rec.Frozen && e.rec.Run.Tmux == session.Alive
+	go func() {
+		err := e.loop.probeShim(t)
+		// Two kinds of shims still run: one that has closed the connection because the daemon did not
+		// read from it, and one whose socket was removed.
+		running := err == nil || errors.Is(err, unix.EAGAIN)
+		if running || e.loop.executeOn(e.loop.ctx, t, session.ReopenSockets{}) == nil {
+			e.postFor(run, c.redial)
+			return
+		}
+		responding := frozen || e.loop.system.Terminals.IsTmuxResponding(e.loop.ctx, t)
+		e.postFor(run, func() {
+			if !e.run.exit.read() {
+				e.apply(session.ShimDied{Run: run, TmuxSurvived: responding, At: time.Now()})
+			}
+		})
+		if !responding {
+			e.confirmTmuxDeath(run, t)
+		}
+	}()
+}
+
+// probeShim returns the error of a connection to the shim of a run, nil if it can be established.
+// It may be called on any goroutine.
+func (l *loop) probeShim(t Target) error {
+	fd, _, err := l.system.Terminals.DialShim(t)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
+}
 
 // ForeignSocketError is the error if another process than the session's shim listens on the shim's
 // socket.
@@ -27,144 +287,26 @@ func (e *ForeignSocketError) Error() string {
 
 // reportForeignSocket reports a socket that is not the shim's, as a problem and in the journal. It
 // ignores any error that is not a *ForeignSocketError.
-func (s *Supervisor) reportForeignSocket(e *entry, err error) {
+func (c *shimConn) reportForeignSocket(err error) {
+	e := c.e
 	var foreign *ForeignSocketError
 	if !errors.As(err, &foreign) {
 		return
 	}
-	if s.canLog(e, "foreign socket") {
-		s.Log.Warn("another process listens on the socket of a session's shim", "session", e.rec.ID, "err", err)
+	if e.takeLogSlot("foreign socket") {
+		e.loop.log.Warn("another process listens on the socket of a session's shim", "session", e.rec.ID, "err", err)
 	}
-	s.setFileProblem(e, foreign.Path, err.Error()+": nothing is sent to it, and the activity of the agent is unknown "+
-		"until the shim listens there again; find out which program replaced the socket")
+	e.loop.problems.setFile(e, foreign.Path, err.Error()+": nothing is sent to it, "+
+		"and the activity of the agent is unknown until the shim listens there again; "+
+		"find out which program replaced the socket")
 }
 
-// recoverSocket makes the shim recreate its socket after a text could not be sent because the
-// socket was removed or replaced. It ignores other errors.
-func (s *Supervisor) recoverSocket(t Target, err error) {
-	var foreign *ForeignSocketError
-	if !errors.As(err, &foreign) && !errors.Is(err, unix.ENOENT) {
-		return
-	}
-	s.post(func() {
-		e := s.sessions[t.ID]
-		if e == nil || e.removed || !e.rec.Run.AgentAlive() || e.rec.Run.Agent != t.Agent {
-			return
-		}
-		s.reportForeignSocket(e, err)
-		go func() { _ = s.executeOn(s.ctx, t, session.ReopenSockets{}) }()
-	})
-}
-
-// checkSocketRestored removes the problem with the socket of a session's shim, if there is one and
-// the shim listens there again.
-func (s *Supervisor) checkSocketRestored(e *entry) {
-	t := s.target(e)
+// checkRestored removes the problem with the socket of a session's shim, if there is one and the
+// shim listens there again.
+func (c *shimConn) checkRestored() {
+	e, t := c.e, c.e.target()
 	isOfSocket := func(p Problem) bool { return p.Session == t.ID && p.Path == t.ShimSocket() }
-	if !slices.ContainsFunc(s.addedProblems, isOfSocket) {
-		return
+	if slices.ContainsFunc(e.loop.problems.added, isOfSocket) && e.loop.probeShim(t) == nil {
+		e.loop.problems.clearFile(e, t.ShimSocket())
 	}
-	if fd, _, err := s.Terminals.DialShim(t); err == nil {
-		_ = unix.Close(fd)
-		s.clearFileProblem(e, t.ShimSocket())
-	}
-}
-
-// isHelloCredible reports whether the Hello of a shim can be believed: it comes from the process
-// that it names as the shim, and names a child of that process as the agent. An agent that has
-// exited in the meantime has no parent.
-func (s *Supervisor) isHelloCredible(hello shimwire.Message, shim session.Process) bool {
-	parent := s.Processes.Parent(hello.AgentPID)
-	return hello.ShimPID == shim.PID && (parent == 0 || parent == shim.PID)
-}
-
-// logFalseHello logs a Hello that is not credible.
-func (s *Supervisor) logFalseHello(e *entry, hello shimwire.Message) {
-	if s.canLog(e, "untrue hello") {
-		s.Log.Warn("a process claims to be the shim of a session and names processes that are not its own",
-			"session", e.rec.ID, "pid", e.run.shimPeer.PID, "shim", hello.ShimPID, "agent", hello.AgentPID)
-	}
-}
-
-// At most messageBurst messages of a shim are received in each messageSpan. A real shim sends
-// fewer: those that it repeats to each daemon, a burst of status reports (reportBurst in
-// corral-shim), and ten each second. Further messages stay in the socket until the next span, so
-// that a process that poses as a shim and sends without pause occupies neither the loop nor the
-// processor.
-const (
-	messageBurst = 64
-	messageSpan  = 400 * time.Millisecond
-)
-
-// canReceive reports whether one more message of the run's shim may be received in this span. If
-// not, readShim is called again when the next span begins.
-func (s *Supervisor) canReceive(e *entry, run string) bool {
-	now := s.Monotonic()
-	if now-e.run.messageSpanStart >= messageSpan {
-		e.run.messageSpanStart, e.run.messagesInSpan = now, 0
-	}
-	if e.run.messagesInSpan < messageBurst {
-		return true
-	}
-	shim := e.run.shim
-	s.AfterFunc(e.run.messageSpanStart+messageSpan-now, func() {
-		s.post(func() {
-			if e.run.shim == shim {
-				s.readShim(e, run)
-			}
-		})
-	})
-	return false
-}
-
-// The agent can write to the directories of its run: it can rename and remove files there at any
-// rate. Of a burst, eventBurst events are handled immediately, and then one in each eventInterval.
-const (
-	eventBurst    = 32
-	eventInterval = 100 * time.Millisecond
-)
-
-// canHandleEvent reports whether an event of the run's directories may be handled immediately, and
-// counts it. Once the limit is reached, the directories are not watched for eventInterval, so that
-// further events do not wake the daemon. After that they are watched again and examined, so that no
-// file that exists by then is missed.
-func (s *Supervisor) canHandleEvent(e *entry) bool {
-	now := s.Monotonic()
-	e.run.nextEventSlot = max(e.run.nextEventSlot, now)
-	if e.run.nextEventSlot-now <= (eventBurst-1)*eventInterval {
-		e.run.nextEventSlot += eventInterval
-		return true
-	}
-	s.unwatchRunFiles(e)
-	e.run.watchesPaused = true
-	run := e.rec.Run.ID
-	s.AfterFunc(eventInterval, func() {
-		s.post(func() {
-			if e.removed || e.rec.Run.ID != run || !e.rec.Run.Live() {
-				return
-			}
-			e.run.watchesPaused = false
-			s.rewatchRunFiles(e)
-			s.checkRecord(e)
-		})
-	})
-	return false
-}
-
-// logEvery is the minimum time between two log records with the same cause for the same session. An
-// agent can cause such records at any rate, and they must not drown those of other programs.
-const logEvery = 10 * time.Second
-
-// canLog reports whether a record with this cause may be logged for the session, because none was
-// in the last logEvery. The caller then logs it.
-func (s *Supervisor) canLog(e *entry, cause string) bool {
-	now := s.Monotonic()
-	if next, logged := e.nextLog[cause]; logged && now < next {
-		return false
-	}
-	if e.nextLog == nil {
-		e.nextLog = map[string]time.Duration{}
-	}
-	e.nextLog[cause] = now + logEvery
-	return true
 }

@@ -30,7 +30,7 @@ type shim struct {
 func (b *bed) withShim() *shim {
 	b.t.Helper()
 	s := &shim{bed: b}
-	path := filepath.Join(b.sup.runtimeDir("shop"), shimSocket)
+	path := filepath.Join(b.sup.loop.settings.runtimeDir("shop"), shimSocket)
 	b.system.start = func(p Plan, report func(session.Event)) error {
 		scopeRuns(p, report)
 		var err error
@@ -91,7 +91,7 @@ func (s *shim) disconnect() {
 func (s *shim) ready() {
 	s.t.Helper()
 	var shim sources.Descriptor
-	require.NoError(s.t, s.sup.do(func() { shim = s.sup.sessions["shop"].run.shim }))
+	require.NoError(s.t, s.sup.loop.do(func() { shim = s.sup.loop.sessions.byID["shop"].run.shim.socket }))
 	if shim.IsOpen() {
 		s.fds.mu.Lock()
 		key := s.fds.keys[shim.FD()]
@@ -163,7 +163,7 @@ func TestRedial_WaitsForAFrozenShim(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()
 		s.hello()
-		path := filepath.Join(b.sup.runtimeDir("shop"), shimSocket)
+		path := filepath.Join(b.sup.loop.settings.runtimeDir("shop"), shimSocket)
 		var waiting []int
 		fd, err := shimwire.Dial(path)
 		for ; err == nil; fd, err = shimwire.Dial(path) {
@@ -231,9 +231,9 @@ func TestShimDisconnect_OfALiveShimIsFollowedByAReconnect(t *testing.T) {
 		s := b.withShim()
 		s.hello()
 		require.NoError(t, unix.Close(s.conn))
-		b.sup.post(func() { // for this descriptor only: allReady would report tmux's end, too
-			e := b.sup.sessions["shop"]
-			b.sup.readShim(e, e.rec.Run.ID)
+		b.sup.loop.post(func() { // for this descriptor only: allReady would report tmux's end, too
+			e := b.sup.loop.sessions.byID["shop"]
+			e.run.shim.read()
 		})
 		synctest.Wait()
 		assert.Equal(t, "running", s.state("shop"))
@@ -300,8 +300,8 @@ func TestPaneLost_ComesBeforeTheNewTmuxServerIsKnown(t *testing.T) {
 		s := b.withShim()
 		s.hello()
 		b.onLoop(func() {
-			e := b.sup.sessions["shop"]
-			b.sup.apply(e, session.TmuxStarted{Run: e.rec.Run.ID, Process: session.Process{PID: 10, Start: 100}})
+			e := b.sup.loop.sessions.byID["shop"]
+			e.apply(session.TmuxStarted{Run: e.rec.Run.ID, Process: session.Process{PID: 10, Start: 100}})
 		})
 		s.send(shimwire.Message{Kind: shimwire.PaneLost})
 		assert.Equal(t, "stale", b.state("shop"))
@@ -342,7 +342,7 @@ func TestResume_FailsIfTheAgentIsOutsideTheExistingScope(t *testing.T) {
 		s.hello()
 		s.disconnect()
 		require.Equal(t, "stale", b.state("shop"))
-		path := filepath.Join(b.sup.runtimeDir("shop"), shimSocket)
+		path := filepath.Join(b.sup.loop.settings.runtimeDir("shop"), shimSocket)
 		require.NoError(t, os.Remove(path))
 		b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "shop") })
 		b.files.notify(filepath.Dir(path), shimSocket, unix.IN_CREATE)
@@ -376,13 +376,13 @@ func TestResync(t *testing.T) {
 			{Name: run.Unit, InvocationID: run.InvocationID, ControlGroup: run.ControlGroup, Active: true},
 		}
 		b.takeTrace()
-		b.sup.Resync()
+		b.sup.loop.adoption.resync()
 		assert.Equal(t, "running", b.state("shop"), "systemd lists the same as before")
 		b.system.scopes = nil
-		b.sup.Resync()
+		b.sup.loop.adoption.resync()
 		assert.Equal(t, "running", b.state("shop"), "the kernel still has processes in the scope")
 		b.system.populated = false
-		b.sup.Resync()
+		b.sup.loop.adoption.resync()
 		assert.Equal(t, "failed", b.state("shop"), "the end of the scope was missed")
 		s.disconnect()
 	})

@@ -81,7 +81,7 @@ func TestShutdown_OfTheLoginSessionStopsAgents(t *testing.T) {
 
 func TestShutdown_DoesNotWaitForeverForAnAgent(t *testing.T) {
 	withShutdown(t, true, func(b *bed, ended func() bool) {
-		<-time.After(b.sup.Config.StopTimeout + shutdownMargin - time.Millisecond)
+		<-time.After(b.sup.loop.settings.config.StopTimeout + shutdownMargin - time.Millisecond)
 		assert.False(t, ended())
 		assert.Contains(t, b.takeTrace(), "10s kill shop")
 		<-time.After(time.Millisecond)
@@ -92,7 +92,7 @@ func TestShutdown_DoesNotWaitForeverForAnAgent(t *testing.T) {
 
 func TestSuspendForShutdown_LastsUntilItIsCanceled(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.sup.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
+		b.sup.loop.hooks.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
 		for _, id := range []string{"first", "second", "stopped", "suspended"} {
 			b.start(id)
 		}
@@ -235,7 +235,7 @@ func TestShutdownCancelled_Twice(t *testing.T) {
 		b.call("last call", lastCall)
 		end()
 		// As if a session of this name had been removed after the first call, and created again.
-		require.NoError(t, b.sup.do(func() { b.sup.suspendedForShutdown["fresh"] = "r0" }))
+		require.NoError(t, b.sup.loop.do(func() { b.sup.loop.shutdown.suspended["fresh"] = "r0" }))
 		hold := make(chan struct{})
 		b.system.start = func(p Plan, report func(session.Event)) error { <-hold; return runs(p, report) }
 		b.call("called off", calledOff)
@@ -257,7 +257,7 @@ func TestShutdown_WaitsForTheSlowestAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.system.stops = true
-		b.sup.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
+		b.sup.loop.hooks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.sup.Run(ctx) }()
@@ -338,7 +338,7 @@ func TestAnnounce_ReportsAShutdownOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
 				b.system.stops = stops
-				b.sup.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
+				b.sup.loop.hooks.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
 				b.sup.Run(ctx)

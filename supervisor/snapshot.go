@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -73,8 +72,72 @@ type Snapshot struct {
 	Live         bool                 // its scope exists
 }
 
-// snapshot returns the session as clients are to see it.
-func (s *Supervisor) snapshot(e *entry) *Snapshot {
+// TotalRuntime returns the total duration of all runs of the session, including a current one until
+// now.
+func (n *Snapshot) TotalRuntime(now time.Time) time.Duration {
+	if n.AgentAlive && !n.Started.IsZero() && now.After(n.Started) {
+		return n.Ran + now.Sub(n.Started)
+	}
+	return n.Ran
+}
+
+// Program returns the name of what the session runs, for a person: the agent, or the program of a
+// plain command.
+func (n *Snapshot) Program() string { return programName(n.Agent, n.Command) }
+
+// Sessions returns a snapshot of every session, the oldest session first.
+func (s *Supervisor) Sessions() (all []*Snapshot, err error) {
+	err = s.loop.do(func() {
+		all = make([]*Snapshot, 0, len(s.loop.sessions.byID))
+		for _, e := range s.loop.sessions.sorted() {
+			if e.published != nil {
+				all = append(all, e.published)
+			}
+		}
+	})
+	return all, err
+}
+
+// Session returns a snapshot of one session. Errors: NoSuchSession.
+func (s *Supervisor) Session(id string) (snap *Snapshot, err error) {
+	if closed := s.loop.do(func() {
+		var e *entry
+		if e, err = s.loop.sessions.find(id); err == nil {
+			snap = e.published
+		}
+	}); closed != nil {
+		return nil, closed
+	}
+	if err == nil && snap == nil { // it was created in this iteration
+		err = NoSession(id)
+	}
+	return snap, err
+}
+
+// ByUnit returns the id of the session to which a scope belongs. Errors: NoSessionForUnit.
+func (s *Supervisor) ByUnit(unit string) (id string, err error) {
+	err = s.loop.do(func() {
+		if e := s.loop.sessions.byUnit[unit]; e != nil {
+			id = e.rec.ID
+		}
+	})
+	if err == nil && id == "" {
+		err = refuse(NoSessionForUnit, "no session has unit %s", brief(unit))
+	}
+	return id, err
+}
+
+// Usage returns the resources that the session's scope uses, by the names of the D-Bus properties.
+// Values that are unknown are missing. It does not use the event loop.
+func (s *Supervisor) Usage(snap *Snapshot) map[string]uint64 {
+	if !snap.Live {
+		return nil
+	}
+	return s.loop.system.ControlGroups.Usage(snap.ControlGroup)
+}
+
+// takeSnapshot returns the session as clients are to see it.
+func (e *entry) takeSnapshot() *Snapshot {
 	rec := e.rec
 	v := rec.View()
 	snap := &Snapshot{
@@ -95,12 +158,12 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		Resumable:        rec.Resumable(),
 		NRuns:            rec.NRuns,
 		Unit:             UnitName(rec.Agent, rec.ID),
-		Expires:          s.expiry.clock.Expiry(rec, v.State, s.Config.Retention),
+		Expires:          e.loop.expiry.clock.Expiry(rec, v.State, e.loop.settings.config.Retention),
 		Runs:             rec.RunSummaries(),
 		UnitProperties:   rec.UnitProperties,
-		Attached:         e.run.attached,
+		Attached:         e.run.reports.attached,
 		Interrupted:      v.State == session.Suspended && v.Reason != "" && !rec.Run.IdledOut,
-		ByRequest:        s.endedByRequest(e, v),
+		ByRequest:        e.client.knowsEnd(rec.Run, v.Result),
 	}
 	if rec.Worktree != nil {
 		snap.Worktree, snap.Repository = rec.Worktree.Branch, strings.TrimSuffix(rec.Worktree.Repository, "/.git")
@@ -109,10 +172,10 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	for _, run := range snap.Runs {
 		snap.Ran += run.Duration()
 	}
-	if rec.ChangedOn.ID == s.BootID {
+	if rec.ChangedOn.ID == e.loop.settings.bootID {
 		snap.ChangedMonotonic = rec.ChangedMonotonic
 	}
-	s.addActivity(e, snap)
+	e.addActivity(snap)
 	if r := rec.Run; r != nil {
 		snap.Started = r.Started
 		snap.Resumed = r.Resumed
@@ -134,162 +197,30 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	return snap
 }
 
-// endedByRequest reports whether the session ended by a signal that a client has requested, or
-// could not be started and a client has received that error.
-func (s *Supervisor) endedByRequest(e *entry, v session.View) bool {
-	if v.Result == session.CannotStart && len(e.waiting) > 0 && !e.unattended {
-		e.knownRun = e.rec.Run.ID
-	}
-	r := e.rec.Run
-	switch v.Result {
-	case session.Signal, session.CoreDump:
-		return e.knownRun == r.ID && r.Exit != nil && r.Exit.Value == e.clientSignal
-	case session.CannotStart:
-		return e.knownRun == r.ID
-	}
-	return false
-}
-
 // addActivity adds the activity of the agent, and why it needs a person's attention, to the
 // snapshot.
-func (s *Supervisor) addActivity(e *entry, snap *Snapshot) {
+func (e *entry) addActivity(snap *Snapshot) {
 	activity, source, since := e.rec.Activity()
 	snap.Activity, snap.AttentionSource, snap.StatusText = activity, source.Public(), e.rec.StatusText()
 	if activity == session.Idle || activity == session.Waiting {
 		snap.Idle, snap.IdleSince = true, since
 	}
 	snap.LastActivity = e.rec.LastOutput()
-	snap.SuspendsAt = s.suspendsAt(e)
+	snap.SuspendsAt = e.loop.expiry.suspendsAt(e)
 	if a := e.rec.Attention(); a.Reason != "" {
 		snap.Attention, snap.AttentionMessage, snap.AttentionSource = a.Reason, a.Message, a.Source.Public()
 		snap.AttentionSince, snap.AttentionAcknowledged = a.Since, a.Acknowledged
 	}
 }
 
-// Counts is the number of sessions, in total and by state, without archived ones.
-type Counts struct {
-	Sessions, Running, Waiting, TurnsEnded, Failed, Stale, Suspended uint32
-}
-
-// TotalRuntime returns the total duration of all runs of the session, including a current one until
-// now.
-func (n *Snapshot) TotalRuntime(now time.Time) time.Duration {
-	if n.AgentAlive && !n.Started.IsZero() && now.After(n.Started) {
-		return n.Ran + now.Sub(n.Started)
+// knowsEnd reports whether the run ended by a signal that a client has requested, or could not be
+// started and a client has received that error.
+func (c *client) knowsEnd(r *session.Run, result string) bool {
+	switch result {
+	case session.Signal, session.CoreDump:
+		return c.run == r.ID && r.Exit != nil && r.Exit.Value == c.signal
+	case session.CannotStart:
+		return c.run == r.ID
 	}
-	return n.Ran
-}
-
-// Program returns the name of what the session runs, for a person: the agent, or the program of a
-// plain command.
-func (n *Snapshot) Program() string { return programName(n.Agent, n.Command) }
-
-// CountOf counts the sessions of the snapshots.
-func CountOf(all []*Snapshot) Counts {
-	var c Counts
-	for _, snap := range all {
-		c = c.with(snap)
-	}
-	return c
-}
-
-// with returns the counts including one more session.
-func (c Counts) with(snap *Snapshot) Counts {
-	if snap.State == string(session.Archived) {
-		return c
-	}
-	c.Sessions++
-	switch session.State(snap.State) {
-	case session.Running:
-		c.Running++
-	case session.Failed:
-		c.Failed++
-	case session.Stale:
-		c.Stale++
-	case session.Suspended:
-		c.Suspended++
-	}
-	if snap.Activity == session.Waiting {
-		c.Waiting++
-	}
-	if snap.Attention == session.TurnEnded {
-		c.TurnsEnded++
-	}
-	return c
-}
-
-// String returns the counts as systemctl status shows them: "3 running, 1 failed".
-func (c Counts) String() string {
-	var parts []string
-	add := func(n uint32, what string) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, what))
-		}
-	}
-	add(c.Running, "running")
-	add(c.Waiting, "waiting")
-	switch c.TurnsEnded {
-	case 1:
-		add(1, "turn ended")
-	default:
-		add(c.TurnsEnded, "turns ended")
-	}
-	add(c.Failed, "failed")
-	add(c.Stale, "stale")
-	add(c.Suspended, "suspended")
-	if len(parts) == 0 {
-		return "no sessions running"
-	}
-	return strings.Join(parts, ", ")
-}
-
-// reportStatus sends the counts to the service manager, if they have changed.
-func (s *Supervisor) reportStatus() {
-	if s.SetStatus == nil {
-		return
-	}
-	var c Counts
-	for _, e := range s.sessions {
-		if e.published != nil {
-			c = c.with(e.published)
-		}
-	}
-	text := c.String()
-	if text != s.lastStatus {
-		s.lastStatus = text
-		s.SetStatus(text)
-	}
-}
-
-// snapshots returns the published snapshot of every session, the oldest session first.
-func (s *Supervisor) snapshots() []*Snapshot {
-	all := make([]*Snapshot, 0, len(s.sessions))
-	for _, e := range s.sorted() {
-		if e.published != nil {
-			all = append(all, e.published)
-		}
-	}
-	return all
-}
-
-// Sessions returns a snapshot of every session, the oldest session first.
-func (s *Supervisor) Sessions() (all []*Snapshot, err error) {
-	err = s.do(func() { all = s.snapshots() })
-	return all, err
-}
-
-// Session returns a snapshot of one session. Errors: NoSuchSession.
-func (s *Supervisor) Session(id string) (snap *Snapshot, err error) {
-	if e := s.do(func() {
-		var e *entry
-		if e, err = s.find(id); err == nil {
-			snap = e.published
-		}
-	}); e != nil {
-		return nil, e
-	}
-	if err == nil && snap == nil {
-		err = refuse(NoSuchSession, "no such session: %s", brief(id))
-	}
-	return snap, err
+	return false
 }

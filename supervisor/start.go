@@ -1,12 +1,31 @@
 package supervisor
 
 import (
+	"errors"
+	"time"
+
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/conversations"
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/workspaces"
 )
+
+// runStart is the start of a run, from the preparation until its effects have returned.
+type runStart struct {
+	e *entry
+	// callerEnvironment is the environment of the client that has requested the run: all of it until
+	// the effects of the start have returned, then the variables that the search for its conversation
+	// needs.
+	callerEnvironment []string
+
+	cancelConversation func() // cancels the creation of the conversation, nil if none is being created
+
+	// earlyEnds are ends of scopes that were reported before the start of the run had returned. They
+	// may belong to earlier runs.
+	earlyEnds []scopeEnd
+}
 
 // claim is what the next run is going to use, while the pending operation waits to begin it. No
 // other session can begin a run with the same conversation, or exclusively in the same directory,
@@ -19,95 +38,105 @@ type claim struct {
 }
 
 // beginRun requests a new run and returns the channel on which the call is answered. If inside is
-// set, the run begins in the scope of the run before it.
-func (s *Supervisor) beginRun(e *entry, op session.Op, inside bool, c claim) <-chan error {
+// set, the run begins in the scope of the run before it. The caller has set the resolution and the
+// caller of the claim.
+func (e *entry) beginRun(op session.Op, inside bool, c claim) <-chan error {
 	resume := conversations.Continues(e.rec, op == session.OpResume)
-	c.conversation = s.conversationRules(e.rec).KnownID(resume)
+	c.conversation = e.rules().KnownID(resume)
 	c.dir = workspaces.NextDirectory(e.rec, c.resolution)
 	e.claim = c
-	begin := s.withDefinition(e, session.Begin{
-		Resume: resume,
-		Inside: inside,
-		Run:    session.RunBegun{Run: newRunID(), BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID)},
-	})
-	return s.request(e, func(reply session.ReplyID) session.Event {
+	run := session.RunBegun{
+		Run: newRunID(), BootID: e.loop.settings.bootID, Unit: UnitName(e.rec.Agent, e.rec.ID),
+	}
+	begin := e.loop.settings.completeBegin(e, session.Begin{Resume: resume, Inside: inside, Run: run})
+	return e.request(func(reply session.ReplyID) session.Event {
 		return session.BeginRequested{Op: op, Reply: reply, Begin: begin}
 	})
 }
 
-// withDefinition returns begin with what the agent's definition determines about the run.
-func (s *Supervisor) withDefinition(e *entry, begin session.Begin) session.Begin {
-	def := s.Agents[e.rec.Agent]
-	begin.Run.Resumed = begin.Resume && (e.rec.Resumable() || len(def.ResumeCommand) == 0)
-	begin.Run.Notify, begin.Run.Sources = def.Type == config.TypeNotify, def.Status.Sources
-	return begin
-}
-
 // prepareStart prepares the run that has just begun: it watches the files of the run and selects
 // its conversation.
-func (s *Supervisor) prepareStart(e *entry) {
+func (e *entry) prepareStart() {
 	c, begin := e.claim, e.pending.Begin
 	e.claim = claim{}
 	if !begin.Inside {
-		_ = s.executeOn(s.ctx, Target{}, session.AnticipateStart{})
+		_ = e.loop.executeOn(e.loop.ctx, Target{}, session.AnticipateStart{})
 	}
-	s.setResolvedPath(e, c.resolution)
-	s.unwatchRun(e)
-	s.unwatchWorkspace(e)
-	e.run = runtime{callerEnvironment: c.caller}
+	e.setResolvedPath(c.resolution)
+	e.unwatchRun()
+	e.unwatchWorkspace()
+	e.resetRun()
+	e.run.start.callerEnvironment = c.caller
 	if begin.Resume && !begin.Run.Resumed {
-		s.Log.Warn("the agent's conversation is unknown; it starts a new one", "session", e.rec.ID, "agent", e.rec.Agent)
+		e.loop.log.Warn("the agent's conversation is unknown; it starts a new one",
+			"session", e.rec.ID, "agent", e.rec.Agent)
 	}
-	e.exitInRuntimeDir = false
-	s.watchRunFiles(e)
-	id, create := s.conversationRules(e.rec).AssignID(begin.Resume)
+	e.saving.exitInRuntimeDir = false
+	e.run.files.watch()
+	id, create := e.rules().AssignID(begin.Resume)
 	if id != "" {
-		s.setConversation(e, id, session.Given)
+		e.setConversation(id, session.Given)
 	}
-	s.apply(e, session.StartPrepared{CreateConversation: create})
+	e.apply(session.StartPrepared{CreateConversation: create})
 }
 
-// createConversation runs the agent's IdCommand=.
-func (s *Supervisor) createConversation(e *entry) {
-	run, plan := e.rec.Run.ID, s.plan(e, false)
+// idCommandTimeout limits how long the command may run that creates the id of a conversation
+// (IdCommand=).
+const idCommandTimeout = 30 * time.Second
+
+// errStopped is the result of a start that was stopped while IdCommand= ran.
+var errStopped = errors.New("it was stopped before its conversation was created")
+
+// createConversation runs the agent's IdCommand=, and records the conversation that it has created.
+func (s *runStart) createConversation() {
+	e := s.e
+	run, plan := e.rec.Run.ID, e.plan(false)
 	var err error
-	plan.IDCommand, err = config.Expand(s.Agents[e.rec.Agent].IdCommand, s.specifiers(e.rec))
-	ctx, cancel := s.AfterFunc.Context(s.ctx, idCommandTimeout)
-	e.run.cancelConversation = cancel
-	s.queueStartAfterSave(e, func() {
+	plan.IDCommand, err = config.Expand(e.definition().IdCommand, e.loop.settings.specifiers(e.rec))
+	ctx, cancel := e.loop.clocks.AfterFunc.Context(e.loop.ctx, idCommandTimeout)
+	s.cancelConversation = cancel
+	e.effects.startAfterSave(func() {
 		defer cancel()
 		failpoint.Hit("start.conversation-asked")
 		var id string
 		if err == nil {
-			err = s.Executor.Execute(ctx, Task{Effect: session.CreateConversationID{}, Plan: plan}, func(ev session.Event) {
+			t := Task{Effect: session.CreateConversationID{}, Plan: plan}
+			err = e.loop.system.Executor.Execute(ctx, t, func(ev session.Event) {
 				if created, is := ev.(session.ConversationCreated); is {
 					id = created.ID
 				}
 			})
 		}
 		failpoint.Hit("start.conversation-made")
-		s.post(func() {
-			if e.removed || e.rec.Run.ID != run {
-				return
-			}
-			e.run.cancelConversation = nil
+		e.postFor(run, func() {
+			s.cancelConversation = nil
 			switch {
 			case e.pending.Ending():
-				s.startReturned(e, run, errStopped)
+				s.returned(errStopped)
 			case err != nil:
-				s.startReturned(e, run, err)
+				s.returned(err)
 			default:
-				s.setConversation(e, id, session.Given)
-				s.apply(e, session.ConversationCreated{Run: run, ID: id})
+				e.setConversation(id, session.Given)
+				e.apply(session.ConversationCreated{Run: run, ID: id})
 			}
 		})
 	})
 }
 
-// startScope starts the scope of the run.
-func (s *Supervisor) startScope(e *entry) {
+// cancelCreation cancels the creation of the conversation, if one is being created.
+func (s *runStart) cancelCreation() {
+	if s.cancelConversation != nil {
+		s.cancelConversation()
+		s.cancelConversation = nil
+	}
+}
+
+// startScope starts the scope of the run, once the path of its workspace is resolved.
+func (s *runStart) startScope() {
+	e := s.e
 	begin := e.pending.Begin
-	run, resolution, plan := e.rec.Run.ID, s.resolver.Resolve(e.rec.WorkingDirectory), s.plan(e, begin.Resume)
+	run, plan := e.rec.Run.ID, e.plan(begin.Resume)
+	resolution := e.loop.resolver.Resolve(e.rec.WorkingDirectory)
 	if begin.Inside {
 		before := e.rec.Past[len(e.rec.Past)-1]
 		plan.ExistingScope = &ExistingScope{before.InvocationID, before.ControlGroup, before.Agent}
@@ -115,51 +144,86 @@ func (s *Supervisor) startScope(e *entry) {
 	if begin.Prompt {
 		plan.Spec.Prompt = e.rec.Prompt
 	}
-	s.queueStartAfterSave(e, func() {
+	e.effects.startAfterSave(func() {
 		failpoint.Hit("start.record-saved")
-		err := awaitResolution(s.ctx, resolution, plan.Spec.Dir)
+		err := awaitResolution(e.loop.ctx, resolution, plan.Spec.Dir)
 		if err == nil {
-			s.post(func() { s.workspaceResolved(e, run, resolution) })
+			e.postFor(run, func() {
+				if e.rec.Run.Live() { // it was not ended meanwhile
+					e.setResolvedPath(resolution)
+					e.watchWorkspace()
+				}
+			})
 			t := Task{Effect: session.StartScope{}, Plan: plan}
-			err = s.Executor.Execute(s.ctx, t, func(ev session.Event) { s.startEvent(e, ev) })
+			err = e.loop.system.Executor.Execute(e.loop.ctx, t, e.postStartStep)
 		}
-		s.post(func() {
-			s.dropCallerEnvironment(e, run)
-			s.startReturned(e, run, err)
-		})
+		e.postFor(run, func() { s.returned(err) })
 	})
 }
 
-// startReturned applies the result of the effects of a start, and then the ends of scopes that were
-// reported meanwhile. They are applied in this order because the result contains the reason of a
-// failed start.
-func (s *Supervisor) startReturned(e *entry, run string, err error) {
-	if e.removed || e.rec.Run.ID != run {
+// postStartStep is postEvent for a step of StartScope. If the event reports that the run begins a
+// new conversation, this is on disk when postStartStep returns.
+func (e *entry) postStartStep(ev session.Event) {
+	notFound, ok := ev.(session.ConversationNotFound)
+	if !ok {
+		e.postEvent(ev)
 		return
 	}
-	ended := e.run.earlyEnds
-	e.run.earlyEnds = nil
-	reason := ""
+	var saved <-chan error
+	err := e.loop.do(func() {
+		if !e.removed {
+			e.run.start.recordNothingSaved(notFound)
+			saved = e.whenPublished()
+		}
+	})
+	if err == nil && saved != nil {
+		_ = e.loop.awaitReply(e.loop.ctx, saved)
+	}
+}
+
+// recordNothingSaved records that no conversation was saved which the run could have continued.
+func (s *runStart) recordNothingSaved(ev session.ConversationNotFound) {
+	e := s.e
+	if e.rec.Run.ID != ev.Run {
+		return
+	}
+	e.apply(ev)
+	if ev.ID != "" && ev.ID != e.rec.ConversationID {
+		e.setConversation(ev.ID, session.Given)
+	}
+	e.loop.log.Info("no conversation was saved; the agent starts a new one", "session", e.rec.ID, "agent", e.rec.Agent)
+}
+
+// returned applies the result of the effects of a start, and then the ends of scopes that were
+// reported meanwhile. They are applied in this order because the result contains the reason of a
+// failed start.
+func (s *runStart) returned(err error) {
+	e := s.e
+	s.callerEnvironment = environments.CallerAfterStart(s.callerEnvironment, e.definition())
+	ended := s.earlyEnds
+	s.earlyEnds = nil
+	run, reason := e.rec.Run.ID, ""
 	if err != nil {
 		reason = err.Error()
 	}
-	s.apply(e, session.StartReturned{Run: run, Err: reason})
+	e.apply(session.StartReturned{Run: run, Err: reason})
 	for _, end := range ended {
 		if e.rec.Run.ID == run {
-			s.scopeEnded(e, end)
+			e.run.scope.ended(end)
 		}
 	}
 }
 
 // rejoinTmux starts a new tmux server that shows the running agent.
-func (s *Supervisor) rejoinTmux(e *entry) {
-	t, plan, run := s.target(e), s.plan(e, false), e.rec.Run.ID
-	s.queueAfterSave(e, func() {
+func (s *runStart) rejoinTmux() {
+	e := s.e
+	t, plan, run := e.target(), e.plan(false), e.rec.Run.ID
+	e.effects.afterSave(func() {
 		failpoint.Hit("rejoin.asked")
-		err := s.Executor.Execute(s.ctx, Task{session.RejoinTmux{}, t, plan}, func(ev session.Event) { s.postEvent(e, ev) })
+		err := e.loop.system.Executor.Execute(e.loop.ctx, Task{session.RejoinTmux{}, t, plan}, e.postEvent)
 		if err != nil {
 			err = refuse(TmuxFailed, "cannot resume %q: %v", t.ID, err)
 		}
-		s.postEvent(e, session.Rejoined{Run: run, Err: err})
+		e.postEvent(session.Rejoined{Run: run, Err: err})
 	})
 }

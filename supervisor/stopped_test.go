@@ -21,7 +21,7 @@ func withTwoSessions(t *testing.T, f func(b *bed, quit func(), ended func() bool
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		require.NoError(t, os.WriteFile(b.system.EventsFile(""), nil, 0o600))
-		b.sup.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
+		b.sup.loop.hooks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.sup.Run(ctx) }()
@@ -110,8 +110,8 @@ func TestShutdown_StopsSessionsAtSystemdsRequest(t *testing.T) {
 func TestShutdown_DoesNotRepeatSystemdsSIGTERM(t *testing.T) {
 	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
 		b.system.scopes = listedScopes(true)
-		e := b.sup.sessions["shop"]
-		b.onLoop(func() { b.sup.descriptors.Close(&e.run.tmux) }) // tmux has exited because of its SIGTERM
+		e := b.sup.loop.sessions.byID["shop"]
+		b.onLoop(func() { b.sup.loop.descriptors.Close(&e.run.tmux.pidfd) }) // tmux has exited because of its SIGTERM
 		quit()
 		<-time.After(tmuxExitTimeout)
 		assert.NotContains(t, b.takeTrace(), "0.25s terminate shop")
@@ -126,7 +126,7 @@ func TestShutdown_WaitsForTheStopTimeoutAtMost(t *testing.T) {
 	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
 		b.system.scopes = listedScopes(true)
 		quit()
-		<-time.After(b.sup.Config.StopTimeout + shutdownMargin - time.Millisecond)
+		<-time.After(b.sup.loop.settings.config.StopTimeout + shutdownMargin - time.Millisecond)
 		assert.False(t, ended())
 		<-time.After(time.Millisecond)
 		assert.True(t, ended())
@@ -139,7 +139,7 @@ func TestShutdown_WaitsForTheStopTimeoutAtMost(t *testing.T) {
 func TestShutdown_AttributesAnExitToAnUnreportedStop(t *testing.T) {
 	exit := func(b *bed) {
 		rec := b.records.last("shop")
-		now := b.sup.Monotonic()
+		now := b.sup.loop.clocks.Monotonic()
 		b.writeExitStatus(rec, exitstatus.Status{
 			RunID: rec.Run.ID, Code: exitstatus.Exited, PID: 12, Started: rec.Run.Started,
 			Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
@@ -186,12 +186,12 @@ func TestShutdown_LateExitWithoutSIGTERMIsNoStop(t *testing.T) {
 			withTwoSessions(t, func(b *bed, quit func(), _ func() bool) {
 				b.exitWithoutEvent("shop", 0)
 				b.system.dead, b.system.scopes = tmuxDead, listedScopes(false)
-				require.NoError(t, b.sup.do(func() {
-					e := b.sup.sessions["shop"]
-					b.sup.stopping = true
-					b.sup.apply(e, session.LeftRunning{Run: e.rec.Run.ID, At: time.Now()})
-					b.sup.readExit(e)
-					b.sup.apply(e, session.ScopeEnded{Run: e.rec.Run.ID, At: time.Now()})
+				require.NoError(t, b.sup.loop.do(func() {
+					e := b.sup.loop.sessions.byID["shop"]
+					b.sup.loop.shutdown.stopping = true
+					e.apply(session.LeftRunning{Run: e.rec.Run.ID, At: time.Now()})
+					e.run.exit.read()
+					e.apply(session.ScopeEnded{Run: e.rec.Run.ID, At: time.Now()})
 				}))
 				b.takeTrace()
 				assert.Equal(t, session.Completed, b.records.last("shop").View().State)

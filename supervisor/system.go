@@ -3,8 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/corrald/corral/internal/environment"
@@ -72,6 +70,26 @@ type Systemd interface {
 	// IsStopping reports whether the whole user manager is stopping. If that cannot be determined,
 	// the result is false.
 	IsStopping(ctx context.Context) bool
+}
+
+// systemdTimeout limits a query to systemd that is not part of a client's call.
+const systemdTimeout = 30 * time.Second
+
+// Scope is a session's scope that systemd has.
+type Scope struct {
+	Name, InvocationID, ControlGroup string
+	Active                           bool
+	Stopping                         bool // it is being stopped, and is not empty yet
+	Result                           string
+	TimedOut                         time.Duration // by CLOCK_MONOTONIC: when RuntimeMaxSec= ended it, 0 if it did not
+}
+
+// StopCause is what systemd knows about why it stops a scope.
+type StopCause struct {
+	Result string // so far: timeout for RuntimeMaxSec=; "" if it is unknown
+	// Since is the earliest time, by CLOCK_MONOTONIC, at which systemd may have sent SIGTERM to the
+	// processes. It is 0 if only the daemon sends signals, or if the time is unknown.
+	Since time.Duration
 }
 
 // Processes reads what the kernel knows about processes.
@@ -147,36 +165,4 @@ type Conversations interface {
 	// session's state directory, "" if there is none, or if the agent has saved nothing for it.
 	// Variables is called if that depends on the environment of the agent.
 	DetectPrinted(dir string, p conversations.Printed, variables conversations.Variables) string
-}
-
-// executeOn carries out an effect on a target and returns once that is done. It is not called by
-// the event loop, except for AnticipateStart.
-func (s *Supervisor) executeOn(ctx context.Context, t Target, effect session.Effect) error {
-	return s.Executor.Execute(ctx, Task{Effect: effect, Target: t}, nil)
-}
-
-// queueEffect has an effect carried out on the current run of a session, and logs its failure. The
-// session's goroutine carries it out once everything that was decided in this iteration is saved
-// and published; an immediate effect (session.IsImmediate) is carried out at once by another one.
-func (s *Supervisor) queueEffect(e *entry, effect session.Effect) {
-	t := s.target(e)
-	if _, is := effect.(session.ContinueShim); is && t.Shim.PID == 0 {
-		t.Shim = e.run.shimPeer // of the connection: the shim has not introduced itself yet
-	}
-	run := func() { s.logFailure(t, effect, s.executeOn(s.ctx, t, effect)) }
-	if session.IsImmediate(effect) {
-		go run()
-	} else {
-		s.queueAfterSave(e, run)
-	}
-}
-
-// logFailure logs that an effect has failed, unless the daemon exits.
-func (s *Supervisor) logFailure(t Target, effect session.Effect, err error) {
-	if err != nil && s.ctx.Err() == nil {
-		s.post(func() {
-			s.Log.Warn("an operation on the processes of a session failed",
-				"action", strings.TrimPrefix(fmt.Sprintf("%T", effect), "session."), "session", t.ID, "unit", t.Unit, "err", err)
-		})
-	}
 }

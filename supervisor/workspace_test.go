@@ -108,8 +108,8 @@ func TestAdopt_WaitsOnceForWorkspacesThatDoNotAnswer(t *testing.T) {
 			require.NoError(t, runs(Plan{Unit: rec.Run.Unit, Spec: shimwire.Spec{RunID: rec.Run.ID}},
 				func(ev session.Event) { rec.Apply(ev) }))
 			require.NoError(t, b.records.Create(id))
-			require.NoError(t, os.MkdirAll(b.sup.runtimeDir(id), 0o700))
-			fd, err := listen(filepath.Join(b.sup.runtimeDir(id), shimSocket))
+			require.NoError(t, os.MkdirAll(b.sup.loop.settings.runtimeDir(id), 0o700))
+			fd, err := listen(filepath.Join(b.sup.loop.settings.runtimeDir(id), shimSocket))
 			require.NoError(t, err)
 			defer func() { _ = unix.Close(fd) }()
 			b.system.scopes = append(b.system.scopes,
@@ -118,7 +118,8 @@ func TestAdopt_WaitsOnceForWorkspacesThatDoNotAnswer(t *testing.T) {
 		}
 		require.NoError(t, b.sup.Adopt(t.Context(), saved))
 		assert.Equal(t, firstProbeTimeout, time.Since(b.begin))
-		assert.Equal(t, "orphaned", b.sup.sessions["orphan"].published.State, "it is known before the session is published")
+		orphan := b.sup.loop.sessions.byID["orphan"]
+		assert.Equal(t, "orphaned", orphan.published.State, "it is known before the session is published")
 		ctx, cancel := context.WithCancel(t.Context())
 		go b.sup.Run(ctx)
 		close(blocked)
@@ -255,6 +256,21 @@ func TestWorkspace_IsWatchedUntilTheRunHasEnded(t *testing.T) {
 		}
 		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
 		assert.Equal(t, "running", b.state("shop"), "the missing workspace of the previous run does not orphan the next one")
+	})
+}
+
+func TestWorkspace_IsNotWatchedAfterItsSessionIsRemoved(t *testing.T) {
+	supervise(t, func(b *bed) {
+		work := t.TempDir()
+		_, err := b.sup.Create(b.t.Context(), "command",
+			Spec{ID: "shop", Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.True(t, b.files.isWatched(work))
+		require.NoError(t, b.sup.Remove(b.t.Context(), "shop", false))
+		b.sup.MountsChanged()
+		synctest.Wait()
+		assert.False(t, b.files.isWatched(work))
 	})
 }
 

@@ -13,49 +13,50 @@ import (
 	"github.com/corrald/corral/supervisor/workspaces"
 )
 
+// worktrees are the git worktrees that were created for sessions.
+type worktrees struct {
+	loop *loop
+	dir  string // $XDG_DATA_HOME/corral/worktrees
+	git  worktree.Git
+}
+
 // worktreeTimeout is how long git may take for one operation. It may check out a whole tree and run
 // the repository's hooks and filters.
 const worktreeTimeout = 5 * time.Minute
+
+// branchPrefix begins the name of a branch that is created for a session whose client did not name
+// one.
+const branchPrefix = "corral/"
 
 // createInWorktree is the rest of Create for a session that gets a new git worktree as its
 // workspace. Git does not run on the event loop, and the session's id is reserved meanwhile. The
 // session is published after its worktree has been created; if the session cannot be created, the
 // worktree is removed.
-func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Spec) (string, error) {
-	limited, cancel := s.AfterFunc.Context(ctx, worktreeTimeout)
+func (c *creation) createInWorktree(ctx context.Context, agent string, spec Spec) (string, error) {
+	limited, cancel := c.loop.clocks.AfterFunc.Context(ctx, worktreeTimeout)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)() // git must not outlive the daemon
+	defer context.AfterFunc(c.loop.ctx, cancel)() // git must not outlive the daemon
 	series := ""
 	if spec.ID == "" {
-		series = branchPrefix + s.idBase(agent, spec)
+		series = branchPrefix + c.idBase(agent, spec)
 	}
-	id, err := s.reserve(agent, spec)
+	id, err := c.reserve(agent, spec)
 	if err != nil {
 		return "", err
 	}
 	reserved := []string{id}
-	defer func() {
-		_ = s.do(func() {
-			for _, id := range reserved {
-				delete(s.reserved, id)
-			}
-		})
-	}()
+	defer func() { c.release(reserved) }()
 	add := func() (worktree.Worktree, string, error) {
-		return s.Git.Add(limited, worktree.Request{
+		return c.worktrees.git.Add(limited, worktree.Request{
 			Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: branchPrefix + id, Series: series,
-			Root: s.WorktreeDir, Name: id,
+			Root: c.worktrees.dir, Name: id,
 		})
 	}
 	w, dir, err := add()
 	// A generated id and its branch have the same name: if git has the branch already, another id is
 	// used.
 	for taken := (*worktree.TakenError)(nil); errors.As(err, &taken); w, dir, err = add() {
-		again := spec
-		if again.ID = strings.TrimPrefix(taken.Free, branchPrefix); !s.isIDFree(agent, again.ID) {
-			again.ID = "" // the next free one, which is none of those that are reserved
-		}
-		if id, err = s.reserve(agent, again); err != nil {
+		if id, err = c.reserveAnother(agent, spec, strings.TrimPrefix(taken.Free, branchPrefix)); err != nil {
 			return "", err
 		}
 		reserved = append(reserved, id)
@@ -71,50 +72,28 @@ func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Sp
 	spec.ID, spec.reserved = id, true
 	spec.worktree, spec.WorkingDirectory = &saved, dir
 	spec.workspace, spec.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
-	created, err := s.createWithWorktree(ctx, agent, spec)
+	if len(spec.Command) > 0 && !spec.NoStart { // only now can it be searched for in the worktree
+		err = c.checkExecutable(ctx, agent, &spec, dir)
+	}
+	created := ""
+	if err == nil {
+		created, err = c.createChecked(ctx, agent, spec)
+	}
 	// A daemon that ends may have saved the session: the next one removes the worktree if it has not.
 	if created == "" && !errors.Is(err, ErrClosed) {
-		s.undoWorktree(w)
+		c.worktrees.undo(w, c.worktrees.git.Undo)
 	}
 	return created, err
 }
 
-// branchPrefix begins the name of a branch that is created for a session whose client did not name
-// one.
-const branchPrefix = "corral/"
-
-// createWithWorktree is createChecked for a session whose worktree has just been created. Only now
-// can its command be searched for in the worktree.
-func (s *Supervisor) createWithWorktree(ctx context.Context, agent string, spec Spec) (string, error) {
-	if len(spec.Command) > 0 && !spec.NoStart {
-		agents, err := s.ListAgents()
-		if err == nil {
-			err = s.checkExecutable(ctx, agents[agent], &spec, spec.WorkingDirectory)
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	return s.createChecked(ctx, agent, spec)
-}
-
-// isIDFree reports whether a new session could get this id.
-func (s *Supervisor) isIDFree(agent, id string) (free bool) {
-	_ = s.do(func() {
-		_, err := s.chooseID(agent, Spec{ID: id})
-		free = err == nil && config.ValidName(id)
-	})
-	return free
-}
-
 // reserve chooses the id of a session that is about to be created, and reserves it.
-func (s *Supervisor) reserve(agent string, spec Spec) (id string, err error) {
-	if e := s.do(func() {
-		if _, err = s.checkCreatable(agent, spec); err == nil {
-			id, err = s.chooseID(agent, spec)
+func (c *creation) reserve(agent string, spec Spec) (id string, err error) {
+	if e := c.loop.do(func() {
+		if _, err = c.checkCreatable(agent, spec); err == nil {
+			id, err = c.chooseID(agent, spec)
 		}
 		if err == nil {
-			s.reserved[id] = true
+			c.reserved[id] = true
 		}
 	}); e != nil {
 		return "", e
@@ -122,58 +101,86 @@ func (s *Supervisor) reserve(agent string, spec Spec) (id string, err error) {
 	return id, err
 }
 
-// undoWorktree removes a new worktree that no session has used.
-func (s *Supervisor) undoWorktree(w worktree.Worktree) {
-	s.logUndone(w, s.withGit(func(ctx context.Context, git worktree.Git) error { return git.Undo(ctx, w) }))
+// reserveAnother is reserve for a session whose client has not specified an id. It reserves the
+// suggested one or, if no new session can get that, the next free one that is not reserved.
+func (c *creation) reserveAnother(agent string, spec Spec, suggested string) (string, error) {
+	if config.ValidName(suggested) {
+		again := spec
+		again.ID = suggested
+		if id, err := c.reserve(agent, again); kindOf(err) != SessionExists {
+			return id, err
+		}
+	}
+	return c.reserve(agent, spec)
 }
 
-// logUndone logs whether a worktree that belongs to no session was removed.
-func (s *Supervisor) logUndone(w worktree.Worktree, err error) {
-	s.post(func() {
-		if err != nil {
-			s.Log.Warn("cannot remove an unused worktree", "path", w.Path, "branch", w.Branch, "err", err)
-			return
+// release ends the reservation of these ids.
+func (c *creation) release(ids []string) {
+	_ = c.loop.do(func() {
+		for _, id := range ids {
+			delete(c.reserved, id)
 		}
-		s.Log.Info("removed an unused worktree", "path", w.Path, "branch", w.Branch)
 	})
 }
 
-// confirmWorktree removes the marker file of the session's new worktree, after the session has been
-// saved.
-func (s *Supervisor) confirmWorktree(e *entry) {
+// confirm removes the marker file of the session's new worktree, after the session has been saved.
+// It is called on the event loop.
+func (t *worktrees) confirm(e *entry) {
 	w := e.rec.Worktree
 	if w == nil {
 		return
 	}
-	s.queueAfterSave(e, func() {
+	e.effects.afterSave(func() {
 		failpoint.Hit("create.worktree-noted")
 		if err := worktree.Worktree(*w).Confirm(); err != nil {
-			s.post(func() { s.Log.Warn("cannot remove the marker file of a new worktree", "path", w.Path, "err", err) })
+			t.loop.post(func() {
+				t.loop.log.Warn("cannot remove the marker file of a new worktree", "path", w.Path, "err", err)
+			})
 		}
 	})
 }
 
+// undo removes, by remove, a new worktree that belongs to no session.
+func (t *worktrees) undo(w worktree.Worktree, remove func(context.Context, worktree.Worktree) error) {
+	ctx, cancel := t.gitContext()
+	defer cancel()
+	err := remove(ctx, w)
+	t.loop.post(func() {
+		if err != nil {
+			t.loop.log.Warn("cannot remove an unused worktree", "path", w.Path, "branch", w.Branch, "err", err)
+			return
+		}
+		t.loop.log.Info("removed an unused worktree", "path", w.Path, "branch", w.Branch)
+	})
+}
+
+// gitContext returns a context for git that ends with the daemon, or after worktreeTimeout.
+func (t *worktrees) gitContext() (context.Context, context.CancelFunc) {
+	return t.loop.clocks.AfterFunc.Context(t.loop.ctx, worktreeTimeout)
+}
+
 // undoUnconfirmed removes, when the daemon starts, the new worktrees whose sessions an earlier
-// daemon did not save. It does not wait for git.
-func (s *Supervisor) undoUnconfirmed() {
-	if s.WorktreeDir == "" {
+// daemon did not save, unless somebody has begun to use them. It does not wait for git.
+func (t *worktrees) undoUnconfirmed() {
+	if t.dir == "" {
 		return
 	}
-	unconfirmed, err := worktree.Unconfirmed(s.WorktreeDir)
+	unconfirmed, err := worktree.Unconfirmed(t.dir)
 	if err != nil {
-		s.Log.Warn("cannot read the marker files of new worktrees", "path", s.WorktreeDir, "err", err)
+		t.loop.log.Warn("cannot read the marker files of new worktrees", "path", t.dir, "err", err)
 	}
 	for _, w := range unconfirmed {
-		if !s.hasWorktree(w.Path) {
-			go s.reclaimWorktree(w)
+		if !t.belongsToSession(w.Path) {
+			go t.undo(w, t.git.Reclaim)
 		} else if err := w.Confirm(); err != nil {
-			s.Log.Warn("cannot remove the marker file of a worktree", "path", w.Path, "err", err)
+			t.loop.log.Warn("cannot remove the marker file of a worktree", "path", w.Path, "err", err)
 		}
 	}
 }
 
-func (s *Supervisor) hasWorktree(path string) bool {
-	for _, e := range s.sessions {
+// belongsToSession reports whether the worktree at path was created for a session.
+func (t *worktrees) belongsToSession(path string) bool {
+	for _, e := range t.loop.sessions.byID {
 		if e.rec.Worktree != nil && e.rec.Worktree.Path == path {
 			return true
 		}
@@ -181,78 +188,41 @@ func (s *Supervisor) hasWorktree(path string) bool {
 	return false
 }
 
-// reclaimWorktree removes a worktree that no daemon has confirmed, unless somebody has begun to use
-// it.
-func (s *Supervisor) reclaimWorktree(w worktree.Worktree) {
-	s.logUndone(w, s.withGit(func(ctx context.Context, git worktree.Git) error { return git.Reclaim(ctx, w) }))
-}
-
-// withGit calls f, which runs git, with a context that ends with the daemon or after
-// worktreeTimeout. It is not called on the event loop.
-func (s *Supervisor) withGit(f func(context.Context, worktree.Git) error) error {
-	ctx, cancel := s.AfterFunc.Context(s.ctx, worktreeTimeout)
-	defer cancel()
-	return f(ctx, s.Git)
-}
-
 // RemoveWorktree is Remove, and also removes the session's worktree. If changes would be lost,
 // neither is removed, and the error lists them, unless discard is set. The branch is kept unless it
 // is merged or pushed. Errors: those of Remove; Invalid for a session without a worktree.
 func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, discard bool) error {
+	t := s.loop.operations.worktrees
 	var w worktree.Worktree
-	if err := s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+	if err := s.loop.doWith(id, func(e *entry) error {
 		if e.rec.Worktree == nil {
-			return nil, refuse(Invalid, "session %q was not created with a worktree", id)
+			return refuse(Invalid, "session %q was not created with a worktree", id)
 		}
 		w = worktree.Worktree(*e.rec.Worktree)
-		return nil, checkRemovable(e, force)
+		return checkRemovable(e, force)
 	}); err != nil {
 		return err
 	}
 	root := workspaces.Resolve(w.Path) + "/"
-	if err := s.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		return nil, s.checkWorktreeUnused(e, root)
-	}); err != nil {
+	if err := s.loop.doWith(id, func(e *entry) error { return t.checkUnused(e, root) }); err != nil {
 		return err
 	}
 	if !discard { // before the agent is stopped; and again after that, because it can change files until then
-		if err := s.withGit(func(ctx context.Context, git worktree.Git) error {
-			l, err := git.Losses(ctx, w)
-			if err == nil && l.Any() {
-				err = &worktree.LossError{Worktree: w, Losses: l}
-			}
+		if err := t.checkLosses(id, w); err != nil {
 			return err
-		}); err != nil {
-			return worktreeKept(id, w, err)
 		}
 	}
-	return s.removeAfter(ctx, id, force, func(e *entry) error { return s.beginWorktreeRemoval(e, root) }, func() error {
-		failpoint.Hit("remove.worktree")
-		if err := s.withGit(func(ctx context.Context, git worktree.Git) error {
-			return git.Remove(ctx, w, discard)
-		}); err != nil {
-			return worktreeKept(id, w, err)
-		}
-		return nil
+	return s.loop.operations.removeAfter(ctx, id, force, removal{
+		check:  func(e *entry) error { return t.beginRemoval(e, root) },
+		before: func() error { return t.remove(id, w, discard) },
 	})
 }
 
-// beginWorktreeRemoval repeats checkWorktreeUnused after the session's own agent has ended, because
-// another session may have begun a run there meanwhile. From then on none can.
-func (s *Supervisor) beginWorktreeRemoval(e *entry, root string) error {
-	if err := s.checkWorktreeUnused(e, root); err != nil {
-		return err
-	}
-	e.removal.dir = root
-	s.unwatchWorkspace(e) // its removal must not orphan the session
-	return nil
-}
-
-// checkWorktreeUnused refuses to remove a worktree in which another session runs. Root is the
-// resolved path of the worktree, with a slash at the end.
-func (s *Supervisor) checkWorktreeUnused(e *entry, root string) error {
+// checkUnused refuses to remove a worktree in which another session runs. Root is the resolved path
+// of the worktree, with a slash at the end. It is called on the event loop.
+func (t *worktrees) checkUnused(e *entry, root string) error {
 	isInside := func(dir workspaces.Directory) bool { return strings.HasPrefix(dir.Path+"/", root) }
-	for _, other := range s.sorted() {
+	for _, other := range t.loop.sessions.sorted() {
 		if other != e && other.occupiesDir(isInside) {
 			return refuse(InvalidState, "the worktree of session %q is the workspace of session %q too, which is %s",
 				e.rec.ID, other.rec.ID, other.rec.View().State)
@@ -261,10 +231,44 @@ func (s *Supervisor) checkWorktreeUnused(e *entry, root string) error {
 	return nil
 }
 
-// worktreeKept returns the error of RemoveWorktree if err prevents the removal of the worktree.
-func worktreeKept(id string, w worktree.Worktree, err error) error {
+// checkLosses returns an error if changes would be lost with the worktree.
+func (t *worktrees) checkLosses(id string, w worktree.Worktree) error {
+	ctx, cancel := t.gitContext()
+	defer cancel()
+	losses, err := t.git.Losses(ctx, w)
+	if err == nil && losses.Any() {
+		err = &worktree.LossError{Worktree: w, Losses: losses}
+	}
+	return keptError(id, w, err)
+}
+
+// beginRemoval repeats checkUnused after the session's own agent has ended, because another session
+// may have begun a run there meanwhile. From then on none can. It is called on the event loop.
+func (t *worktrees) beginRemoval(e *entry, root string) error {
+	if err := t.checkUnused(e, root); err != nil {
+		return err
+	}
+	e.removal.dir = root
+	e.unwatchWorkspace() // its removal must not orphan the session
+	return nil
+}
+
+// remove removes the worktree. Unless discard is set, it returns an error if changes would be lost.
+func (t *worktrees) remove(id string, w worktree.Worktree, discard bool) error {
+	failpoint.Hit("remove.worktree")
+	ctx, cancel := t.gitContext()
+	defer cancel()
+	return keptError(id, w, t.git.Remove(ctx, w, discard))
+}
+
+// keptError returns the error of RemoveWorktree if err prevents the removal of the worktree, nil if
+// err is nil.
+func keptError(id string, w worktree.Worktree, err error) error {
 	var lost *worktree.LossError
-	if errors.As(err, &lost) {
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &lost):
 		return refuse(InvalidState, "the worktree of session %q has %s: %s", id, lost.Losses, w.Path)
 	}
 	return refuse(InvalidState, "the worktree of session %q cannot be removed: %v: %s", id, err, w.Path)

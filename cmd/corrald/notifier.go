@@ -18,19 +18,19 @@ import (
 
 // newNotifier creates the notifier, which notifies the user by desktop notifications, hooks and
 // messages in terminals.
-func (d *parts) newNotifier(t *tmux.Tmux, settings notify.Settings) *notify.Notifier {
+func (d *parts) newNotifier(settings notify.Settings) *notify.Notifier {
 	return notify.New(notify.Options{
 		Address: d.bus, File: filepath.Join(d.state, "notifications.json"), Settings: settings,
 		Sessions: func() notify.Sessions { return d.sup },
 		IsWatched: func(ctx context.Context, id string) bool {
 			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
-			return err == nil && t.HasFocus(ctx, s)
+			return err == nil && d.tmux.HasFocus(ctx, s)
 		},
 		OpenTerminal: d.openWindow,
 		ShowMessage: func(ctx context.Context, id, text string) {
 			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
 			if err == nil {
-				err = t.Message(ctx, s, text)
+				err = d.tmux.Message(ctx, s, text)
 			}
 			if err != nil {
 				d.log.Debug("cannot show a message in a terminal", "session", id, "err", err) // the session may just have ended

@@ -27,6 +27,7 @@ import (
 	"github.com/corrald/corral/notify"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/effects"
+	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/sources"
 	"github.com/corrald/corral/supervisor/store"
 	"github.com/corrald/corral/tmux"
@@ -100,10 +101,11 @@ type parts struct {
 	units     *units.Manager
 	server    *server.Server
 	sup       *supervisor.Supervisor
-	executor  *effects.Executor
+	tmux      *tmux.Tmux
 	inhibitor *shutdownInhibitor
 	notify    *notify.Notifier
 
+	environments *environments.Composer
 	tmuxProblems tmuxProblems
 }
 
@@ -136,7 +138,11 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err
 	}
-	terminals, executor, err := d.newExecutor(ctx, conf.DetachKey)
+	if err := d.prepareTmux(ctx, conf.DetachKey); err != nil {
+		return nil, err
+	}
+	d.environments = environments.NewComposer(d.units.Environment, p.shim, p.runtime, p.bus)
+	executor, err := effects.New(d.units, d.tmux, d.environments, p.shim)
 	if err != nil {
 		return nil, err
 	}
@@ -144,26 +150,28 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	if err != nil {
 		return nil, fmt.Errorf("cannot identify this boot: %w", err)
 	}
-	d.notify = d.newNotifier(terminals, notify.Settings{Config: conf, Agents: agents, Home: p.home})
+	d.notify = d.newNotifier(notify.Settings{Config: conf, Agents: agents, Home: p.home})
 	d.inhibitor = newShutdownInhibitor(log)
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, System: executor.System(), Log: log,
 		Publisher: publishers{d.server, d.notify},
 		Version:   version.Version, BootID: boot,
 		RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
-		WorktreeDir:      filepath.Join(p.data, "worktrees"),
-		Git:              worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
-		SetStatus:        func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
-		SetAnyAgentAlive: d.inhibitor.setAnyRunning,
-		AnnounceShutdown: d.server.ShuttingDownChanged,
-		IterationBegins:  (&memoryTrimmer{idleDelay: trimDelay}).noteActivity,
-		StopDelayed: func(most time.Duration) {
-			_, _ = daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()))
+		WorktreeDir: filepath.Join(p.data, "worktrees"),
+		Git:         worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
+		Hooks: supervisor.Hooks{
+			SetStatus:        func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
+			SetAnyAgentAlive: d.inhibitor.setAnyRunning,
+			AnnounceShutdown: d.server.ShuttingDownChanged,
+			IterationBegins:  (&memoryTrimmer{idleDelay: trimDelay}).noteActivity,
+			StopDelayed: func(most time.Duration) {
+				_, _ = daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()))
+			},
 		},
 	}
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
-		options.KeepAliveInterval = every / 2
-		options.KeepAlive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
+		options.Hooks.KeepAliveInterval = every / 2
+		options.Hooks.KeepAlive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 	}
 	options.OpenInotify = func() (sources.Inotify, error) { return inotify.New() }
 	poller, err := fdpoll.New()
@@ -175,14 +183,14 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	if err != nil {
 		return nil, err
 	}
-	options.SetAlarm = func(at time.Time) {
+	options.Hooks.SetAlarm = func(at time.Time) {
 		if err := alarm.Set(at); err != nil {
 			log.Warn("cannot set the alarm for what expires next", "err", err)
 		}
 	}
-	d.sup, d.executor = supervisor.New(options), executor
+	d.sup = supervisor.New(options)
 	d.tmuxProblems = tmuxProblems{log: log, publish: d.sup.SetProblem}
-	executor.Environments.LoginShellProblem = d.reportLoginShell
+	d.environments.LoginShellProblem = d.reportLoginShell
 	executor.TmuxConfig = d.tmuxProblems.record
 	d.inhibitor.suspend, d.inhibitor.resume = d.sup.SuspendForShutdown, d.sup.ShutdownCancelled
 	d.inhibitor.flush, d.inhibitor.onWake = d.sup.Flush, d.sup.AlarmRang
@@ -201,22 +209,16 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	return d, d.adopt(ctx, records)
 }
 
-// newExecutor prepares tmux, and creates the executor with which the supervisor starts and ends
-// sessions.
-func (d *parts) newExecutor(ctx context.Context, detachKey string) (*tmux.Tmux, *effects.Executor, error) {
+// prepareTmux prepares the tmux with which servers are started and used.
+func (d *parts) prepareTmux(ctx context.Context, detachKey string) error {
 	env, err := d.units.Environment(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the manager's environment: %w", err)
+		return fmt.Errorf("cannot read the manager's environment: %w", err)
 	}
-	t, err := tmux.Prepare(d.runtime, environment.ForHelper(env, "TERM=tmux-256color"), d.bus)
-	if err != nil {
-		return nil, nil, err
+	if d.tmux, err = tmux.Prepare(d.runtime, environment.ForHelper(env, "TERM=tmux-256color"), d.bus); err != nil {
+		return err
 	}
-	if err := t.SetDetachKey(detachKey); err != nil {
-		return nil, nil, err
-	}
-	executor, err := effects.New(d.units, t, d.shim, d.runtime)
-	return t, executor, err
+	return d.tmux.SetDetachKey(detachKey)
 }
 
 func (d *parts) adopt(ctx context.Context, records *store.Store) error {
@@ -275,11 +277,11 @@ func (d *parts) reload() error {
 	if err != nil {
 		return err
 	}
-	if err := d.executor.Tmux.SetDetachKey(conf.DetachKey); err != nil {
+	if err := d.tmux.SetDetachKey(conf.DetachKey); err != nil {
 		return err // nothing of the new configuration applies yet
 	}
 	d.notify.Configure(notify.Settings{Config: conf, Agents: agents, Home: d.home})
-	d.executor.Environments.ForgetLoginShell()
+	d.environments.ForgetLoginShell()
 	d.tmuxProblems.resolveAll()
 	return d.sup.Reload(conf, agents)
 }

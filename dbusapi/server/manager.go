@@ -269,7 +269,7 @@ func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, e
 	}
 	id, err := o.server.callerSession(ctx, msg)
 	if r.Expected != "" && r.Expected != id {
-		return nil, o.server.sup.Misreported(ctx, r.Expected, id)
+		return nil, o.server.sup.Misreported(r.Expected, id)
 	}
 	if err != nil {
 		return nil, err

@@ -30,14 +30,18 @@ func (Detector) DetectPrinted(dir string, p Printed, variables Variables) string
 		return ""
 	}
 	found := p.Pattern.FindAllStringSubmatch(plain(text), -1)
-	if len(found) == 0 || !config.ValidConversationID(found[len(found)-1][1]) {
+	if len(found) == 0 {
 		return ""
 	}
-	p.Saved.Values.Conversation = found[len(found)-1][1]
+	id := found[len(found)-1][1]
+	if !config.ValidConversationID(id) {
+		return ""
+	}
+	p.Saved.Values.Conversation = id
 	if saved, _, err := p.Saved.check(variables); err != nil || !saved {
 		return ""
 	}
-	return p.Saved.Values.Conversation
+	return id
 }
 
 // tail reads the last size bytes of a session's log, which may have been rotated just before.

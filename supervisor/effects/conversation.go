@@ -19,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/workspaces"
 )
 
 // withConversation returns the plan with the command that the run executes: if the plan has a
@@ -41,6 +42,11 @@ func (x *Executor) withConversation(
 	return p, nil
 }
 
+// variables returns the variables of the run's agent, with their sources.
+func (x *Executor) variables(ctx context.Context, p supervisor.Plan) ([]environment.Variable, error) {
+	return x.environments.Compose(ctx, p.Environment, p.ID, p.Spec.Dir)
+}
+
 // maxIDOutput bounds how much is read of the output of IdCommand=, in bytes.
 const maxIDOutput = 64 << 10
 
@@ -51,7 +57,7 @@ func (x *Executor) createConversation(
 ) error {
 	command := p.IDCommand
 	doing := fmt.Sprintf("cannot create a conversation with %q", strings.Join(command, " "))
-	if err := checkWorkspace(p.Spec.Dir); err != nil {
+	if err := workspaces.Check(p.Spec.Dir); err != nil {
 		return err
 	}
 	variables, err := x.variables(ctx, p)

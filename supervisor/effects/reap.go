@@ -24,7 +24,7 @@ const (
 // server before tmux 3.6 that uses libutempter loses a SIGCHLD that arrives while it waits for the
 // helper of that library: its pane never becomes dead, and the program in it remains a zombie. On
 // another SIGCHLD, the server reaps all of them.
-func (x *Executor) reapTmux(ctx context.Context, t supervisor.Target) error {
+func reapTmux(ctx context.Context, t supervisor.Target) error {
 	for wait := minReapWait; wait < maxReapWait && ctx.Err() == nil; wait *= 2 {
 		waited, cancel := deadline.Context(ctx, wait)
 		<-waited.Done()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
@@ -21,87 +19,49 @@ import (
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
-	"github.com/corrald/corral/internal/unitproperty"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/workspaces"
 	"github.com/corrald/corral/tmux"
 	"github.com/corrald/corral/units"
 )
 
-// slice is the slice of all scopes of Corral.
-const slice = "app-corral.slice"
-
-// start starts a run: a tmux server, a scope around it, and the shim in a pane of the server. The
-// server is moved into the scope before it runs anything, so that no process of the agent is ever
-// outside of the scope.
-func (x *Executor) start(ctx context.Context, p supervisor.Plan, report func(session.Event)) (err error) {
+// start starts a run: a tmux server, a scope around it, and the shim in a pane of the server.
+func (x *Executor) start(ctx context.Context, p supervisor.Plan, report func(session.Event)) error {
 	select {
 	case x.starts <- struct{}{}:
 		defer func() { <-x.starts }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := checkWorkspace(p.Spec.Dir); err != nil {
+	if err := workspaces.Check(p.Spec.Dir); err != nil {
 		return err
 	}
 	if err := x.checkUnitFree(ctx, p); err != nil {
 		return err
 	}
-	scope, err := x.scope(p)
+	scope, err := newScope(p)
 	if err != nil {
 		return err
 	}
 	if p, err = x.withConversation(ctx, p, report); err != nil {
 		return err
 	}
-	specPath, err := x.writeSpec(ctx, p)
-	defer func() {
-		if err != nil {
-			_ = os.Remove(specPath) // it contains the whole environment
+	spec, err := x.writeSpec(ctx, p)
+	if err == nil {
+		failpoint.Hit("start.spec-written")
+		if p.ExistingScope != nil {
+			err = x.startInExistingScope(ctx, p, spec, report)
+		} else {
+			err = x.startInNewScope(ctx, p, spec, scope, report)
 		}
-	}()
-	if err != nil {
-		return err
-	}
-	failpoint.Hit("start.spec-written")
-	command := []string{x.Shim, "run", specPath}
-	if p.ExistingScope != nil {
-		if err := x.endAgentWithoutShim(p.ExistingScope.Agent); err != nil {
-			return err
-		}
-		report(session.ScopeStarted{
-			Run: p.Spec.RunID, InvocationID: p.ExistingScope.InvocationID, ControlGroup: p.ExistingScope.ControlGroup,
-		})
-		hasBegun := func() bool { return shimTookSpec(specPath) }
-		return x.openInGroup(ctx, p, p.ExistingScope.ControlGroup, command, report, hasBegun)
-	}
-	server, err := x.startServer(p, -1)
-	if err != nil {
-		return err
-	}
-	defer server.child.Close()
-	failpoint.Hit("start.tmux-started")
-	if err = x.startScope(ctx, p, server, scope, report); err == nil {
-		if err = x.openSession(ctx, p, server, command); err != nil && shimTookSpec(specPath) {
-			return nil
-		}
-		if err != nil { // this start created the scope, and no agent runs in it
-			_ = x.Units.Kill(context.WithoutCancel(ctx), p.Unit, unix.SIGKILL)
-		}
-		failpoint.Hit("start.session-opened")
 	}
 	if err != nil {
-		server.kill()
-		x.cleanUp(context.WithoutCancel(ctx), supervisor.Target{Unit: p.Unit, RuntimeDir: p.RuntimeDir})
+		_ = os.Remove(spec) // it contains the whole environment
 	}
 	return err
 }
-
-// shimTookSpec reports whether a shim has read and removed the file that specifies what to run. If
-// so, the run has begun, even if tmux has failed, and the shim reports everything that follows.
-// Otherwise shimTookSpec removes the file, so that no shim can begin the run.
-func shimTookSpec(spec string) bool { return errors.Is(os.Remove(spec), os.ErrNotExist) }
 
 // checkUnitFree returns an error if a scope of this name is running already: that of a session
 // whose record was lost, with its agent. The scope is left as it is.
@@ -109,7 +69,7 @@ func (x *Executor) checkUnitFree(ctx context.Context, p supervisor.Plan) error {
 	if p.ExistingScope != nil {
 		return nil
 	}
-	active, err := x.Units.IsActive(ctx, p.Unit)
+	active, err := x.units.IsActive(ctx, p.Unit)
 	if err != nil {
 		return err
 	}
@@ -118,215 +78,6 @@ func (x *Executor) checkUnitFree(ctx context.Context, p supervisor.Plan) error {
 			p.Unit, p.Unit)
 	}
 	return nil
-}
-
-// endAgentWithoutShim ends an agent that has lost its shim, and with it its terminal, if the agent
-// is still running: two processes must not continue the same conversation.
-func (x *Executor) endAgentWithoutShim(agent session.Process) error {
-	pidfd, err := proc.OpenPidfd(proc.Identity(agent))
-	if err != nil {
-		return nil // it has exited
-	}
-	defer func() { _ = unix.Close(pidfd) }()
-	if err := x.signalAgent(supervisor.Target{Agent: agent}); err != nil {
-		return err
-	}
-	if !proc.WaitExit(pidfd, killTime) {
-		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-		proc.WaitExit(pidfd, killTime)
-	}
-	return nil
-}
-
-// rejoin starts a new tmux server in the scope of a run whose server has exited, and shows the
-// agent in it.
-func (x *Executor) rejoin(
-	ctx context.Context, t supervisor.Target, p supervisor.Plan, report func(session.Event),
-) error {
-	hasBegun := func() bool { return false }
-	return x.openInGroup(ctx, p, t.ControlGroup, []string{x.Shim, "join", p.Spec.Socket}, report, hasBegun)
-}
-
-// openInGroup starts a tmux server in an existing control group, with command in its pane. If that
-// fails, hasBegun reports whether command is running nevertheless, and can run without a server.
-func (x *Executor) openInGroup(
-	ctx context.Context, p supervisor.Plan, group string, command []string,
-	report func(session.Event), hasBegun func() bool,
-) error {
-	dir, err := unix.Open(x.file(group, ""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("cannot join the existing scope: %w", err)
-	}
-	defer func() { _ = unix.Close(dir) }()
-	server, err := x.startServer(p, dir)
-	if err != nil {
-		return err
-	}
-	defer server.child.Close()
-	failpoint.Hit("enter.tmux-started")
-	if err := x.openSession(ctx, p, server, command); err != nil && !hasBegun() {
-		server.kill()
-		return err
-	}
-	failpoint.Hit("enter.session-opened")
-	report(session.TmuxStarted{Run: p.Spec.RunID, Process: server.process})
-	return nil
-}
-
-// server is a tmux server that is being started.
-type server struct {
-	tmux.Session
-	child   *tmux.Server
-	process session.Process
-
-	configured bool // it reads a configuration of the user
-}
-
-// kill sends SIGKILL to the server and reaps it.
-func (s *server) kill() {
-	_ = unix.PidfdSendSignal(s.child.PIDFD, unix.SIGKILL, nil, 0)
-	proc.WaitExit(s.child.PIDFD, killTime)
-	tmux.Reap(s.child.PID)
-}
-
-// killTime bounds how long a process may take to exit after SIGKILL.
-const killTime = 5 * time.Second
-
-// startServer starts the session's tmux server in the control group whose directory is open as the
-// descriptor cgroup. If that is negative, the server's process waits until it is moved into a scope
-// and child.Execute is called.
-func (x *Executor) startServer(p supervisor.Plan, cgroup int) (*server, error) {
-	s := &server{}
-	var err error
-	if s.Session, err = tmux.NewSession(p.RuntimeDir, p.ID); err != nil {
-		return nil, err
-	}
-	configs, err := tmuxConfigs(p)
-	if err != nil {
-		return nil, err
-	}
-	s.configured = len(configs) > 0
-	if s.child, err = x.Tmux.StartServer(s.Session, cgroup, configs...); err != nil {
-		return nil, err
-	}
-	s.ServerPID, s.Window = s.child.PID, p.Spec.Program
-	st, err := proc.Stat(s.ServerPID)
-	if err != nil {
-		s.kill()
-		s.child.Close()
-		return nil, fmt.Errorf("tmux exited at once: %w", err)
-	}
-	s.process = session.Process(st.Identity)
-	return s, nil
-}
-
-// startScope starts the scope with the server's process in it, which then executes tmux.
-func (x *Executor) startScope(
-	ctx context.Context, p supervisor.Plan, s *server, scope units.Scope, report func(session.Event),
-) error {
-	scope.PIDs = []int{s.ServerPID}
-	started, err := x.Units.Start(ctx, scope)
-	if err != nil {
-		return err
-	}
-	s.child.Execute()
-	failpoint.Hit("start.scope-started")
-	run := p.Spec.RunID
-	report(session.ScopeStarted{Run: run, InvocationID: started.InvocationID, ControlGroup: started.ControlGroup})
-	report(session.TmuxStarted{Run: run, Process: s.process})
-	return nil
-}
-
-// openSession creates the tmux session on the server, with command in its pane.
-func (x *Executor) openSession(ctx context.Context, p supervisor.Plan, s *server, command []string) error {
-	if err := waitForSocket(ctx, s); err != nil {
-		return err
-	}
-	failpoint.Hit("show.tmux-listens")
-	if s.configured {
-		if invalid := x.Tmux.Reconfigure(ctx, s.Session); x.TmuxConfig != nil {
-			x.TmuxConfig(p.TmuxConfig, invalid)
-		}
-	}
-	return x.Tmux.Run(ctx, s.Session, p.Spec.Dir, command)
-}
-
-// tmuxConfigs returns the configuration files that tmux reads besides Corral's own: the file that
-// the plan names, or those of the user that exist where tmux itself looks for them.
-func tmuxConfigs(p supervisor.Plan) ([]string, error) {
-	switch p.TmuxConfig {
-	case "":
-		return nil, nil
-	case config.TmuxConfigUser:
-		home := os.Getenv("HOME")
-		files := []string{filepath.Join(home, ".tmux.conf"), filepath.Join(home, ".config/tmux/tmux.conf")}
-		dir := os.Getenv("XDG_CONFIG_HOME")
-		if filepath.IsAbs(dir) && filepath.Clean(dir) != filepath.Join(home, ".config") {
-			files = slices.Insert(files, 1, filepath.Join(dir, "tmux/tmux.conf"))
-		}
-		return slices.DeleteFunc(files, func(file string) bool { return unix.Access(file, unix.R_OK) != nil }), nil
-	}
-	if err := unix.Access(p.TmuxConfig, unix.R_OK); err != nil {
-		return nil, fmt.Errorf("cannot read tmux's configuration %q: %w", p.TmuxConfig, err)
-	}
-	return []string{p.TmuxConfig}, nil
-}
-
-// checkWorkspace returns an error unless dir is a directory.
-func checkWorkspace(dir string) error {
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("workspace %q does not exist", dir)
-	case err != nil:
-		return fmt.Errorf("cannot use workspace %q: %w", dir, errors.Unwrap(err))
-	case !info.IsDir():
-		return fmt.Errorf("workspace %q is not a directory", dir)
-	}
-	return nil
-}
-
-// scope returns the scope of the session, without processes.
-func (x *Executor) scope(p supervisor.Plan) (units.Scope, error) {
-	s := units.Scope{Name: p.Unit}
-	props := map[string]dbus.Variant{}
-	set := func(name string, value any) { props[name] = dbus.MakeVariant(value) }
-	replace := func(name string, value dbus.Variant) {
-		maps.DeleteFunc(props, func(earlier string, _ dbus.Variant) bool {
-			return unitproperty.SameLimit(earlier, name)
-		})
-		props[name] = value
-	}
-	set("Description", p.Description)
-	set("Slice", slice)
-	set("Delegate", true) // so that a new tmux server can be started in it later
-	set("TimeoutStopUSec", uint64(p.StopTimeout/time.Microsecond))
-	// At logout, systemd stops the daemon before the scope, and the daemon saves its state.
-	set("Before", []string{"corrald.service"})
-	set("Documentation", []string{"https://github.com/corrald/corral"}) // shown by systemctl status
-	for _, line := range p.ScopeSettings {
-		name, value, err := unitproperty.Parse(line)
-		if err != nil {
-			return s, fmt.Errorf("cannot use the agent's [Scope]: %w", err)
-		}
-		replace(name, value)
-	}
-	for _, prop := range p.Properties {
-		value, err := unitproperty.Decode(prop.Signature, prop.Value)
-		if err != nil {
-			return s, err
-		}
-		replace(prop.Name, value)
-	}
-	if _, given := props["OOMPolicy"]; !given {
-		// If a compiler runs out of memory, the agent must keep running (systemd 253; older versions do
-		// this for each scope with Delegate).
-		s.Optional = []units.Property{{Name: "OOMPolicy", Value: dbus.MakeVariant("continue")}}
-	}
-	for name, value := range props {
-		s.Properties = append(s.Properties, units.Property{Name: name, Value: value})
-	}
-	return s, nil
 }
 
 // writeSpec writes the file that specifies what the shim runs. The file is private and in memory
@@ -364,6 +115,194 @@ func (x *Executor) writeSpec(ctx context.Context, p supervisor.Plan) (string, er
 	return path, err
 }
 
+// startInNewScope starts the run that the file spec specifies. The server is moved into the scope
+// before it runs anything, so that no process of the agent is ever outside of the scope.
+func (x *Executor) startInNewScope(
+	ctx context.Context, p supervisor.Plan, spec string, scope units.Scope, report func(session.Event),
+) error {
+	server, err := x.startServer(p, -1)
+	if err != nil {
+		return err
+	}
+	defer server.child.Close()
+	failpoint.Hit("start.tmux-started")
+	if err = x.startScope(ctx, p, server, scope, report); err == nil {
+		if err = x.openSession(ctx, p, server, []string{x.shim, "run", spec}); err != nil && shimTookSpec(spec) {
+			return nil
+		}
+		if err != nil { // this start created the scope, and no agent runs in it
+			_ = x.units.Kill(context.WithoutCancel(ctx), p.Unit, unix.SIGKILL)
+		}
+		failpoint.Hit("start.session-opened")
+	}
+	if err != nil {
+		server.kill()
+		x.cleanUp(context.WithoutCancel(ctx), supervisor.Target{Unit: p.Unit, RuntimeDir: p.RuntimeDir})
+	}
+	return err
+}
+
+// startInExistingScope starts the run that the file spec specifies in the scope that still has
+// leftover processes of an earlier run.
+func (x *Executor) startInExistingScope(
+	ctx context.Context, p supervisor.Plan, spec string, report func(session.Event),
+) error {
+	scope := p.ExistingScope
+	if err := endAgentWithoutShim(scope.Agent); err != nil {
+		return err
+	}
+	report(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: scope.InvocationID, ControlGroup: scope.ControlGroup})
+	hasBegun := func() bool { return shimTookSpec(spec) }
+	return x.openInGroup(ctx, p, scope.ControlGroup, []string{x.shim, "run", spec}, report, hasBegun)
+}
+
+// shimTookSpec reports whether a shim has read and removed the file that specifies what to run. If
+// so, the run has begun, even if tmux has failed, and the shim reports everything that follows.
+// Otherwise shimTookSpec removes the file, so that no shim can begin the run.
+func shimTookSpec(spec string) bool { return errors.Is(os.Remove(spec), os.ErrNotExist) }
+
+// endAgentWithoutShim ends an agent that has lost its shim, and with it its terminal, if the agent
+// is still running: two processes must not continue the same conversation.
+func endAgentWithoutShim(agent session.Process) error {
+	pidfd, err := proc.OpenPidfd(proc.Identity(agent))
+	if err != nil {
+		return nil // it has exited
+	}
+	defer func() { _ = unix.Close(pidfd) }()
+	if err := signalAgent(supervisor.Target{Agent: agent}); err != nil {
+		return err
+	}
+	if !proc.WaitExit(pidfd, killTime) {
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		proc.WaitExit(pidfd, killTime)
+	}
+	return nil
+}
+
+// rejoin starts a new tmux server in the scope of a run whose server has exited, and shows the
+// agent in it.
+func (x *Executor) rejoin(
+	ctx context.Context, t supervisor.Target, p supervisor.Plan, report func(session.Event),
+) error {
+	hasBegun := func() bool { return false }
+	return x.openInGroup(ctx, p, t.ControlGroup, []string{x.shim, "join", p.Spec.Socket}, report, hasBegun)
+}
+
+// openInGroup starts a tmux server in an existing control group, with command in its pane. If that
+// fails, hasBegun reports whether command is running nevertheless, and can run without a server.
+func (x *Executor) openInGroup(
+	ctx context.Context, p supervisor.Plan, group string, command []string,
+	report func(session.Event), hasBegun func() bool,
+) error {
+	dir, err := unix.Open(x.cgroups.file(group, ""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot join the existing scope: %w", err)
+	}
+	defer func() { _ = unix.Close(dir) }()
+	server, err := x.startServer(p, dir)
+	if err != nil {
+		return err
+	}
+	defer server.child.Close()
+	failpoint.Hit("enter.tmux-started")
+	if err := x.openSession(ctx, p, server, command); err != nil && !hasBegun() {
+		server.kill()
+		return err
+	}
+	failpoint.Hit("enter.session-opened")
+	report(session.TmuxStarted{Run: p.Spec.RunID, Process: server.process})
+	return nil
+}
+
+// server is a tmux server that is being started.
+type server struct {
+	tmux.Session
+	child   *tmux.Server
+	process session.Process
+
+	configured bool // it reads a configuration of the user
+}
+
+// startServer starts the session's tmux server in the control group whose directory is open as the
+// descriptor cgroup. If that is negative, the server's process waits until it is moved into a scope
+// and child.Execute is called.
+func (x *Executor) startServer(p supervisor.Plan, cgroup int) (*server, error) {
+	s := &server{}
+	var err error
+	if s.Session, err = tmux.NewSession(p.RuntimeDir, p.ID); err != nil {
+		return nil, err
+	}
+	configs, err := tmuxConfigs(p)
+	if err != nil {
+		return nil, err
+	}
+	s.configured = len(configs) > 0
+	if s.child, err = x.tmux.StartServer(s.Session, cgroup, configs...); err != nil {
+		return nil, err
+	}
+	s.ServerPID, s.Window = s.child.PID, p.Spec.Program
+	st, err := proc.Stat(s.ServerPID)
+	if err != nil {
+		s.kill()
+		s.child.Close()
+		return nil, fmt.Errorf("tmux exited at once: %w", err)
+	}
+	s.process = session.Process(st.Identity)
+	return s, nil
+}
+
+// tmuxConfigs returns the configuration files that tmux reads besides Corral's own: the file that
+// the plan names, or those of the user that exist where tmux itself looks for them.
+func tmuxConfigs(p supervisor.Plan) ([]string, error) {
+	switch p.TmuxConfig {
+	case "":
+		return nil, nil
+	case config.TmuxConfigUser:
+		home := os.Getenv("HOME")
+		files := []string{filepath.Join(home, ".tmux.conf"), filepath.Join(home, ".config/tmux/tmux.conf")}
+		dir := os.Getenv("XDG_CONFIG_HOME")
+		if filepath.IsAbs(dir) && filepath.Clean(dir) != filepath.Join(home, ".config") {
+			files = slices.Insert(files, 1, filepath.Join(dir, "tmux/tmux.conf"))
+		}
+		return slices.DeleteFunc(files, func(file string) bool { return unix.Access(file, unix.R_OK) != nil }), nil
+	}
+	if err := unix.Access(p.TmuxConfig, unix.R_OK); err != nil {
+		return nil, fmt.Errorf("cannot read tmux's configuration %q: %w", p.TmuxConfig, err)
+	}
+	return []string{p.TmuxConfig}, nil
+}
+
+// startScope starts the scope with the server's process in it, which then executes tmux.
+func (x *Executor) startScope(
+	ctx context.Context, p supervisor.Plan, s *server, scope units.Scope, report func(session.Event),
+) error {
+	scope.PIDs = []int{s.ServerPID}
+	started, err := x.units.Start(ctx, scope)
+	if err != nil {
+		return err
+	}
+	s.child.Execute()
+	failpoint.Hit("start.scope-started")
+	run := p.Spec.RunID
+	report(session.ScopeStarted{Run: run, InvocationID: started.InvocationID, ControlGroup: started.ControlGroup})
+	report(session.TmuxStarted{Run: run, Process: s.process})
+	return nil
+}
+
+// openSession creates the tmux session on the server, with command in its pane.
+func (x *Executor) openSession(ctx context.Context, p supervisor.Plan, s *server, command []string) error {
+	if err := waitForSocket(ctx, s); err != nil {
+		return err
+	}
+	failpoint.Hit("show.tmux-listens")
+	if s.configured {
+		if invalid := x.tmux.Reconfigure(ctx, s.Session); x.TmuxConfig != nil {
+			x.TmuxConfig(p.TmuxConfig, invalid)
+		}
+	}
+	return x.tmux.Run(ctx, s.Session, p.Spec.Dir, command)
+}
+
 // waitForSocket waits until tmux accepts connections. No event reports listen(2), so this attempts
 // to connect each millisecond, which is about how long tmux takes.
 func waitForSocket(ctx context.Context, s *server) error {
@@ -376,7 +315,7 @@ func waitForSocket(ctx context.Context, s *server) error {
 		switch {
 		case err == nil:
 			return conn.Close()
-		case hasExited(s.child.PIDFD):
+		case !isRunning(s.child.PIDFD):
 			return errors.New("tmux exited at once")
 		}
 		select {
@@ -387,10 +326,14 @@ func waitForSocket(ctx context.Context, s *server) error {
 	}
 }
 
-// hasExited reports whether the process of a pidfd has exited. It does not wait.
-func hasExited(pidfd int) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
-	return err == nil && n > 0
+// killTime bounds how long a process may take to exit after SIGKILL.
+const killTime = 5 * time.Second
+
+// kill sends SIGKILL to the server and reaps it.
+func (s *server) kill() {
+	_ = unix.PidfdSendSignal(s.child.PIDFD, unix.SIGKILL, nil, 0)
+	proc.WaitExit(s.child.PIDFD, killTime)
+	tmux.Reap(s.child.PID)
 }
 
 // anticipateStart prepares the kernel for moving a process into a new control group. The first move
@@ -405,7 +348,7 @@ func (x *Executor) anticipateStart() {
 	go func() {
 		defer x.anticipating.Store(false)
 		if group, err := proc.Cgroup(os.Getpid()); err == nil {
-			_ = x.write(group, "cgroup.procs", strconv.Itoa(os.Getpid()))
+			_ = x.cgroups.write(group, "cgroup.procs", strconv.Itoa(os.Getpid()))
 		}
 	}()
 }

@@ -45,36 +45,22 @@ func NewComposer(
 	return c
 }
 
-// startLoginShell starts a login shell in a unit of its own, so that its leftover processes end
-// with that unit and are not in any session.
-func (c *Composer) startLoginShell(ctx context.Context, path string, args, set []string) (io.ReadCloser, error) {
-	conn, err := bus.Dial(ctx, c.busAddress) // the connection of package units cannot pass descriptors
+// Compose returns the variables of the agent of the session, which runs in dir, with their sources.
+// It makes the path at which agents find the user's ssh-agent point to the caller's. It returns an
+// error if the environment of the user manager, a file of the definition or that path is not
+// available.
+func (c *Composer) Compose(ctx context.Context, sources Sources, session, dir string) ([]environment.Variable, error) {
+	s, err := c.complete(ctx, sources)
 	if err != nil {
 		return nil, err
 	}
-	output, err := transient.Output(ctx, conn, transient.Service{
-		Kind: "login-shell", Name: filepath.Base(path), Slice: "app.slice",
-		Description: "What the login shell sets, for Corral's sessions",
-		Path:        path, Argv: args, Environment: set,
-	}, loginshell.Limit+time.Second)
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
+	s.Corral = []string{
+		"TERM=tmux-256color", "COLORTERM=truecolor", "PWD=" + dir, "CORRAL_SESSION=" + session,
+		"XDG_RUNTIME_DIR=" + filepath.Dir(c.runtimeDir), "DBUS_SESSION_BUS_ADDRESS=" + c.busAddress,
+		"SSH_AUTH_SOCK=" + filepath.Join(c.runtimeDir, sshagent.LinkName),
 	}
-	return shellOutput{output, conn}, nil
+	return s.Compose(), c.updateSSHAgentLink(s)
 }
-
-// shellOutput is the output of a shell, with the bus connection that exists only for it.
-type shellOutput struct {
-	io.ReadCloser
-	conn *dbus.Conn
-}
-
-// Close implements io.Closer.
-func (o shellOutput) Close() error { return errors.Join(o.ReadCloser.Close(), o.conn.Close()) }
-
-// ForgetLoginShell makes the next use of the login shell's environment run the shell again.
-func (c *Composer) ForgetLoginShell() { c.loginShell.Invalidate() }
 
 // complete adds the user manager and the login shell to the sources, and reads the files. If the
 // login shell fails, the run starts without the variables that the shell did not report.
@@ -96,23 +82,6 @@ func (c *Composer) complete(ctx context.Context, sources Sources) (environment.S
 		}
 	}
 	return s, ctx.Err()
-}
-
-// Compose returns the variables of the agent of the session, which runs in dir, with their sources.
-// It makes the path at which agents find the user's ssh-agent point to the caller's. It returns an
-// error if the environment of the user manager, a file of the definition or that path is not
-// available.
-func (c *Composer) Compose(ctx context.Context, sources Sources, session, dir string) ([]environment.Variable, error) {
-	s, err := c.complete(ctx, sources)
-	if err != nil {
-		return nil, err
-	}
-	s.Corral = []string{
-		"TERM=tmux-256color", "COLORTERM=truecolor", "PWD=" + dir, "CORRAL_SESSION=" + session,
-		"XDG_RUNTIME_DIR=" + filepath.Dir(c.runtimeDir), "DBUS_SESSION_BUS_ADDRESS=" + c.busAddress,
-		"SSH_AUTH_SOCK=" + filepath.Join(c.runtimeDir, sshagent.LinkName),
-	}
-	return s.Compose(), c.updateSSHAgentLink(s)
 }
 
 // updateSSHAgentLink makes the path at which agents find the user's ssh-agent point to the caller's
@@ -157,3 +126,34 @@ func (c *Composer) FindProgram(ctx context.Context, name, dir string, sources So
 	}
 	return err
 }
+
+// ForgetLoginShell makes the next use of the login shell's environment run the shell again.
+func (c *Composer) ForgetLoginShell() { c.loginShell.Invalidate() }
+
+// startLoginShell starts a login shell in a unit of its own, so that its leftover processes end
+// with that unit and are not in any session.
+func (c *Composer) startLoginShell(ctx context.Context, path string, args, set []string) (io.ReadCloser, error) {
+	conn, err := bus.Dial(ctx, c.busAddress) // the connection of package units cannot pass descriptors
+	if err != nil {
+		return nil, err
+	}
+	output, err := transient.Output(ctx, conn, transient.Service{
+		Kind: "login-shell", Name: filepath.Base(path), Slice: "app.slice",
+		Description: "What the login shell sets, for Corral's sessions",
+		Path:        path, Argv: args, Environment: set,
+	}, loginshell.Limit+time.Second)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return shellOutput{output, conn}, nil
+}
+
+// shellOutput is the output of a shell, with the bus connection that exists only for it.
+type shellOutput struct {
+	io.ReadCloser
+	conn *dbus.Conn
+}
+
+// Close implements io.Closer.
+func (o shellOutput) Close() error { return errors.Join(o.ReadCloser.Close(), o.conn.Close()) }

@@ -41,6 +41,9 @@ func NewDescriptors(p Poller) *Descriptors {
 	return &Descriptors{poller: p, onReady: map[fdpoll.Key]func(){}}
 }
 
+// Poller returns what reports that descriptors are ready.
+func (d *Descriptors) Poller() Poller { return d.poller }
+
 // Watch has Handle call f once fd is ready, and after that once for each Rearm. The descriptor
 // belongs to d from now on; if an error is returned, it was closed.
 func (d *Descriptors) Watch(fd int, f func()) (Descriptor, error) {

@@ -69,28 +69,6 @@ func (f *Files) Inotify() Inotify { return f.inotify }
 // SetInotify sets the inotify instance, if there was none before.
 func (f *Files) SetInotify(in Inotify) { f.inotify = in }
 
-// Handle passes an event of inotify to the watches that it is for. It reports whether the event
-// means that events were lost: the caller then has to examine everything that is watched.
-func (f *Files) Handle(ev inotify.Event) (lost bool) {
-	if ev.IsOverflow() {
-		return true
-	}
-	f.noteActivity(ev.Watch)
-	inode := f.inodes[ev.Watch]
-	if inode == nil {
-		return false
-	}
-	if ev.Mask&unix.IN_IGNORED != 0 { // the inode was deleted, and the kernel has removed its watch
-		delete(f.inodes, ev.Watch)
-	}
-	for _, w := range slices.Clone(inode.shared) {
-		if ev.Mask&w.mask != 0 && f.watches[w.number] == w { // an earlier onEvent may have ended this watch
-			w.onEvent(ev)
-		}
-	}
-	return false
-}
-
 // Watch has Handle call onEvent for each event of mask at path. It returns a number for Unwatch.
 // Path has to be one of the daemon's own: any other may be in a file system that does not answer.
 // Rewatch is called when this watch has ended because another one of the same inode has. Errors:
@@ -154,6 +132,28 @@ func (f *Files) Unwatch(number *int32) {
 			other.rewatch()
 		}
 	}
+}
+
+// Handle passes an event of inotify to the watches that it is for. It reports whether the event
+// means that events were lost: the caller then has to examine everything that is watched.
+func (f *Files) Handle(ev inotify.Event) (lost bool) {
+	if ev.IsOverflow() {
+		return true
+	}
+	f.noteActivity(ev.Watch)
+	inode := f.inodes[ev.Watch]
+	if inode == nil {
+		return false
+	}
+	if ev.Mask&unix.IN_IGNORED != 0 { // the inode was deleted, and the kernel has removed its watch
+		delete(f.inodes, ev.Watch)
+	}
+	for _, w := range slices.Clone(inode.shared) {
+		if ev.Mask&w.mask != 0 && f.watches[w.number] == w { // an earlier onEvent may have ended this watch
+			w.onEvent(ev)
+		}
+	}
+	return false
 }
 
 // BeginProbe is called before another goroutine begins to add watches to Inotify. The caller passes

@@ -2,17 +2,10 @@ package workspaces
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/corrald/corral/internal/deadline"
 )
-
-// Timeout is how long Resolution.Wait waits at most.
-const Timeout = 5 * time.Second
-
-// ErrNoAnswer is the error of Resolution.Wait if the path was not resolved in time.
-var ErrNoAnswer = errors.New("the file system does not answer")
 
 // Resolver resolves the paths of workspaces. Another goroutine does so, at most one at a time for
 // each path.
@@ -58,21 +51,24 @@ func (r *Resolver) Resolve(path string) *Resolution {
 	return begun
 }
 
-// Wait waits for the result, until ctx ends and no longer than Timeout. It is not called on the
-// event loop. Errors: ErrNoAnswer. That the path cannot be resolved is a result, not an error.
-func (r *Resolution) Wait(ctx context.Context) error {
+// Timeout is how long Resolution.Wait waits at most.
+const Timeout = 5 * time.Second
+
+// Wait waits for the result, until ctx ends and no longer than Timeout. It reports whether there is
+// a result; that the path cannot be resolved is one, too. It is not called on the event loop.
+func (r *Resolution) Wait(ctx context.Context) bool {
 	ctx, cancel := r.timer.Context(ctx, Timeout)
 	defer cancel()
 	select {
 	case <-r.done:
-		return nil
+		return true
 	case <-ctx.Done():
-		return ErrNoAnswer
+		return false
 	}
 }
 
 // Directory returns the directory to which the path has resolved; ok is false if r is nil, or if
-// the path could not be resolved. It is called after Wait has returned nil, on any goroutine.
+// the path could not be resolved. It is called after Wait has returned true, on any goroutine.
 func (r *Resolution) Directory() (dir Directory, ok bool) {
 	if r == nil || r.err != nil {
 		return Directory{}, false

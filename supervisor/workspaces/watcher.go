@@ -110,24 +110,6 @@ func (w *Watcher) Err(key Key) error {
 	return nil
 }
 
-// unwatchUnused ends the watching of a workspace that no session uses. If a probe of it is in
-// progress, the workspace is kept until that has finished, so that there is never more than one
-// probe.
-func (w *Watcher) unwatchUnused(ws *workspace) {
-	watches := ws.watches
-	ws.inode, ws.watches = session.Inode{}, nil
-	if !ws.probing {
-		delete(w.workspaces, ws.Key)
-	}
-	w.unwatchFiles(watches)
-}
-
-func (w *Watcher) unwatchFiles(numbers []int32) {
-	for i := range numbers {
-		w.files.Unwatch(&numbers[i])
-	}
-}
-
 // probe determines, on another goroutine, whether the workspace is in place, and watches for the
 // next change. If a probe is in progress, another one follows it.
 func (w *Watcher) probe(ws *workspace) {
@@ -155,12 +137,10 @@ func (w *Watcher) apply(ws *workspace, p *probe) {
 	if missed := w.files.EndProbe(ws.began, inodes); missed {
 		ws.probeAgain = true
 	}
-	if len(ws.sessions) == 0 {
-		w.unwatchUnused(ws)
-	}
 	w.unwatchFiles(before)
 	w.unwatchFiles(earlier)
 	if len(ws.sessions) == 0 {
+		w.unwatchUnused(ws)
 		return
 	}
 	w.recordErr(ws.anySession(), &ws.err, p.err)
@@ -194,4 +174,22 @@ func (ws *workspace) anySession() string {
 		return id
 	}
 	return ""
+}
+
+// unwatchUnused ends the watching of a workspace that no session uses. If a probe of it is in
+// progress, the workspace is kept until that has finished, so that there is never more than one
+// probe.
+func (w *Watcher) unwatchUnused(ws *workspace) {
+	watches := ws.watches
+	ws.inode, ws.watches = session.Inode{}, nil
+	if !ws.probing {
+		delete(w.workspaces, ws.Key)
+	}
+	w.unwatchFiles(watches)
+}
+
+func (w *Watcher) unwatchFiles(numbers []int32) {
+	for i := range numbers {
+		w.files.Unwatch(&numbers[i])
+	}
 }

@@ -2,7 +2,6 @@ package effects
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,14 +12,6 @@ import (
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
-
-// process returns the process with this id.
-func process(t *testing.T, pid int) session.Process {
-	t.Helper()
-	st, err := proc.Stat(pid)
-	require.NoError(t, err)
-	return session.Process(st.Identity)
-}
 
 // TestDialShim_ChecksWhoListens listens, in this process, at the socket of each target's shim.
 func TestDialShim_ChecksWhoListens(t *testing.T) {
@@ -63,7 +54,7 @@ func TestDialShim_ChecksWhoListens(t *testing.T) {
 			defer func() { _ = unix.Close(listener) }()
 			require.NoError(t, unix.Bind(listener, &unix.SockaddrUnix{Name: row.target.ShimSocket()}))
 			require.NoError(t, unix.Listen(listener, 1))
-			fd, shim, err := new(Executor).DialShim(row.target)
+			fd, shim, err := dialShim(row.target)
 			if row.accepted {
 				require.NoError(t, err)
 				require.NoError(t, unix.Close(fd))
@@ -76,25 +67,4 @@ func TestDialShim_ChecksWhoListens(t *testing.T) {
 			assert.Equal(t, want, *foreign)
 		})
 	}
-}
-
-func TestIsRunning_DetectsZombiesAndReusedPIDs(t *testing.T) {
-	child := exec.Command("cat")
-	stdin, err := child.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
-	p := process(t, child.Process.Pid)
-	x := new(Executor)
-	assert.True(t, x.IsRunning(p))
-	assert.Equal(t, os.Getpid(), x.Parent(p.PID))
-	assert.False(t, x.IsRunning(session.Process{PID: p.PID, Start: p.Start + 1}), "another process with this PID")
-	require.NoError(t, child.Process.Signal(unix.SIGSTOP))
-	assert.True(t, x.IsRunning(p), "a stopped process has not exited")
-	require.NoError(t, child.Process.Signal(unix.SIGCONT))
-	require.NoError(t, stdin.Close())
-	require.NoError(t, unix.Waitid(unix.P_PID, p.PID, nil, unix.WEXITED|unix.WNOWAIT, nil))
-	assert.False(t, x.IsRunning(p), "a zombie has exited")
-	require.NoError(t, child.Wait())
-	assert.False(t, x.IsRunning(p))
-	assert.Zero(t, x.Parent(p.PID))
 }

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"context"
 	"slices"
 
 	"github.com/corrald/corral/internal/proc"
@@ -9,11 +10,21 @@ import (
 	"github.com/corrald/corral/tmux"
 )
 
+// terminals implements supervisor.Terminals.
+type terminals struct{ tmux *tmux.Tmux }
+
+// tmuxSession returns the tmux session of a run.
+func tmuxSession(t supervisor.Target) (tmux.Session, error) {
+	s, err := tmux.NewSession(t.RuntimeDir, t.ID)
+	s.ServerPID, s.AgentExited = t.Tmux.PID, t.AgentEnded
+	return s, err
+}
+
 // FindTmux implements supervisor.Terminals. It finds the session's tmux server by its arguments,
 // because the process exists before its socket. A server has a pane to show if it has a child
 // process: a pane also stays when its program has exited, but then that exit was recorded.
-func (x *Executor) FindTmux(t supervisor.Target) (server session.Process, hasPane bool) {
-	s, err := x.session(t)
+func (terminals) FindTmux(t supervisor.Target) (server session.Process, hasPane bool) {
+	s, err := tmuxSession(t)
 	if err != nil {
 		return server, false
 	}
@@ -59,4 +70,40 @@ func hasChild(pids []int, parent int) bool {
 		st, err := proc.Stat(pid)
 		return err == nil && st.Parent == parent && st.State != 'Z'
 	})
+}
+
+// IsTmuxResponding implements supervisor.Terminals.
+func (x terminals) IsTmuxResponding(ctx context.Context, t supervisor.Target) bool {
+	s, err := tmuxSession(t)
+	return err == nil && x.tmux.IsResponding(ctx, s)
+}
+
+// IsAttached implements supervisor.Terminals: tmux makes its socket executable as long as a client
+// is attached.
+func (terminals) IsAttached(t supervisor.Target) bool {
+	s, err := tmuxSession(t)
+	return err == nil && s.IsAttached()
+}
+
+// Capture implements supervisor.Terminals.
+func (x terminals) Capture(ctx context.Context, t supervisor.Target, lines int, escapes bool) (string, error) {
+	s, err := tmuxSession(t)
+	if err != nil {
+		return "", err
+	}
+	return x.tmux.Capture(ctx, s, lines, escapes)
+}
+
+// AttachCommand implements supervisor.Terminals.
+func (x terminals) AttachCommand(ctx context.Context, t supervisor.Target) ([]string, error) {
+	s, err := tmuxSession(t)
+	if err != nil {
+		return nil, err
+	}
+	return x.tmux.AttachCommand(ctx, s), nil
+}
+
+// DialShim implements supervisor.Terminals.
+func (terminals) DialShim(t supervisor.Target) (fd int, shim session.Process, err error) {
+	return dialShim(t)
 }

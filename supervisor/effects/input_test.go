@@ -44,7 +44,7 @@ func TestTypeText_FailsAtItsDeadline(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	err = new(Executor).typeText(ctx, target, session.TypeText{Text: "hello", Enter: true})
+	err = typeText(ctx, target, session.TypeText{Text: "hello", Enter: true})
 	require.EqualError(t, err, "its agent does not read its input")
 	<-ended // the shim's side of the connection is closed
 }

@@ -1,7 +1,11 @@
 package effects
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -12,12 +16,13 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// DialShim implements supervisor.Terminals. If another process than the run's shim listens at the
-// socket, the error is a *supervisor.ForeignSocketError and nothing was sent.
+// dialShim connects to the run's shim. It returns the connection, which the caller owns, and the
+// process that listens at the socket. If that is another process, the error is a
+// *supervisor.ForeignSocketError and nothing was sent.
 //
 // This detects a socket with which another process has replaced that of the shim. It is not a
 // security boundary: a process of the same user can also trace the shim.
-func (x *Executor) DialShim(t supervisor.Target) (int, session.Process, error) {
+func dialShim(t supervisor.Target) (int, session.Process, error) {
 	fd, err := shimwire.Dial(t.ShimSocket())
 	if err != nil {
 		return -1, session.Process{}, err
@@ -70,28 +75,49 @@ func isInScope(t supervisor.Target, group string) bool {
 	return group == t.ControlGroup || strings.HasPrefix(group, t.ControlGroup+"/")
 }
 
-// Parent implements supervisor.Processes.
-func (x *Executor) Parent(pid int) int {
-	st, err := proc.Stat(pid)
-	if err != nil {
-		return 0
-	}
-	return st.Parent
-}
-
-// IsRunning implements supervisor.Processes. The kernel reports by the pidfd that a process has
-// exited, before wait4(2) returns the status, but not before its last thread has exited
-// (pidfd_open(2)).
-func (x *Executor) IsRunning(p session.Process) bool {
-	fd, err := proc.OpenPidfd(proc.Identity(p))
-	if err != nil {
-		return false
+// reopenSockets makes the shim of a run, and its tmux server, recreate sockets that were removed,
+// as both do at SIGUSR1. Errors: ErrNoShim.
+func (x *Executor) reopenSockets(t supervisor.Target) error {
+	fd := openShim(t)
+	if fd < 0 {
+		return supervisor.ErrNoShim
 	}
 	defer func() { _ = unix.Close(fd) }()
-	for {
-		exited, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		if err != unix.EINTR { // as after any pending signal, such as the SIGCHLD of another child
-			return err == nil && exited == 0
+	if !x.isShim(t.Shim.PID) || proc.WaitExit(fd, 0) { // SIGUSR1 would kill another program
+		return supervisor.ErrNoShim
+	}
+	removeForeignSocket(t)
+	if err := os.MkdirAll(t.RuntimeDir, 0o700); err != nil {
+		return err
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0); err != nil {
+		return errors.Join(supervisor.ErrNoShim, err)
+	}
+	if s, err := tmuxSession(t); err == nil && t.Tmux.PID != 0 {
+		if _, err := os.Lstat(s.Socket); errors.Is(err, fs.ErrNotExist) {
+			_ = signalProcess(t.Tmux, unix.SIGUSR1)
 		}
+	}
+	return nil
+}
+
+// isShim reports whether a process executes corral-shim, by its name, of which the kernel keeps 15
+// bytes (proc_pid_comm(5)).
+func (x *Executor) isShim(pid int) bool {
+	st, err := proc.Stat(pid)
+	name := filepath.Base(x.shim)
+	return err == nil && st.Comm == name[:min(len(name), 15)]
+}
+
+// removeForeignSocket removes a file at the path of the shim's socket that is not that socket: a
+// socket of another process, one on which no process listens, or another type of file. It renames a
+// directory that is not empty. The shim, which is running, recreates its socket.
+func removeForeignSocket(t supervisor.Target) {
+	conn, _, err := dialShim(t)
+	switch {
+	case err == nil:
+		_ = unix.Close(conn)
+	case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOENT) && os.Remove(t.ShimSocket()) != nil:
+		_ = os.Rename(t.ShimSocket(), t.ShimSocket()+".damaged")
 	}
 }

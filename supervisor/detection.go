@@ -1,0 +1,93 @@
+package supervisor
+
+import (
+	"context"
+	"slices"
+
+	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// detection detects the conversation of a run's agent by the files that the agent holds open.
+type detection struct {
+	e        *entry
+	running  bool
+	again    bool   // it will be repeated: the files may have changed after they were examined
+	reported string // the conversation that the agent has reported last, "" for none
+}
+
+// detectIfDue detects the conversation if that is due because a message about the agent's status or
+// output has arrived. IsNew is set if the agent has reported another conversation.
+func (d *detection) detectIfDue(activity string, isNew bool) {
+	switch {
+	case !d.e.rules().IsOpenFileDue(activity, isNew):
+	case d.running:
+		d.again = true
+	default:
+		d.running = d.enqueue()
+	}
+}
+
+// enqueue has the conversation detected after the effects that are queued for the session. It
+// returns false if the agent's definition has no IdFile=.
+func (d *detection) enqueue() bool {
+	e := d.e
+	file := e.rules().OpenFile(d.reported)
+	if file == nil {
+		return false
+	}
+	t, run := e.target(), e.rec.Run.ID
+	e.effects.afterSave(func() {
+		id := e.loop.system.Conversations.DetectOpen(t.ControlGroup, t.Agent.PID, *file)
+		e.postFor(run, func() { d.returned(id) })
+	})
+	return true
+}
+
+// returned records the conversation that was detected, if id is not "".
+func (d *detection) returned(id string) {
+	e := d.e
+	d.running = false
+	if id != "" && (e.rec.Run.Conversation != id || e.rec.Run.ConversationFrom != session.OpenFile) {
+		e.setConversation(id, session.OpenFile)
+	}
+	if d.again {
+		d.again = false
+		d.detectIfDue("", true)
+	}
+}
+
+// detectPrintedConversation detects the conversation id that the agent has printed at its end.
+func (e *entry) detectPrintedConversation() {
+	printed := e.rules().Printed()
+	if printed == nil || e.detectingPrinted {
+		return
+	}
+	run, plan := e.rec.Run.ID, e.plan(false)
+	variables := func() ([]environment.Variable, error) {
+		return e.loop.system.Environments.Compose(e.loop.ctx, plan.Environment, plan.ID, plan.Spec.Dir)
+	}
+	e.detectingPrinted = true
+	e.effects.afterSave(func() {
+		id := e.loop.system.Conversations.DetectPrinted(plan.Spec.StateDir, *printed, variables)
+		e.loop.post(func() {
+			e.detectingPrinted = false
+			e.markDirty()
+			// The log also contains what an earlier run has printed at its end.
+			earlier := slices.Contains(e.rec.EarlierConversations, id)
+			if e.isCurrent(run) && id != "" && id != e.rec.Run.Conversation && !earlier {
+				e.setConversation(id, session.Printed)
+			}
+		})
+	})
+}
+
+// awaitDetection waits until detectPrintedConversation has finished for the session's last agent.
+func (o *operations) awaitDetection(ctx context.Context, id string) error {
+	return o.loop.withSession(notYetAccepted(ctx), id, func(e *entry) (<-chan error, error) {
+		if !e.detectingPrinted {
+			return nil, nil
+		}
+		return e.waitUntil(func(e *entry) bool { return e.removed || !e.detectingPrinted }), nil
+	})
+}

@@ -1,0 +1,95 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// effectQueue contains the effects of a session that are carried out one after the other.
+type effectQueue struct {
+	e       *entry
+	waiting []func()     // to be carried out, in this order
+	busy    bool         // one of them is being carried out
+	held    []queueEntry // decided in this iteration: added once it is saved and published
+}
+
+// queueEntry is a function that is called outside of the event loop.
+type queueEntry struct {
+	run       func()
+	startsRun bool
+}
+
+// queueEffect has an effect carried out on the current run of a session, and logs its failure. The
+// session's goroutine carries it out once everything that was decided in this iteration is saved
+// and published; an immediate effect (session.IsImmediate) is carried out at once by another one.
+func (e *entry) queueEffect(effect session.Effect) {
+	t := e.target()
+	if _, is := effect.(session.ContinueShim); is && t.Shim.PID == 0 {
+		t.Shim = e.run.shim.peer // of the connection: the shim has not introduced itself yet
+	}
+	run := func() { e.loop.logFailure(t, effect, e.loop.executeOn(e.loop.ctx, t, effect)) }
+	if session.IsImmediate(effect) {
+		go run()
+	} else {
+		e.effects.afterSave(run)
+	}
+}
+
+// afterSave enqueues f once the decisions of this iteration are saved and published.
+func (q *effectQueue) afterSave(f func()) { q.hold(queueEntry{run: f}) }
+
+// startAfterSave is afterSave for the start of a run: see cancelUnsavedStarts.
+func (q *effectQueue) startAfterSave(f func()) {
+	q.hold(queueEntry{f, true})
+}
+
+func (q *effectQueue) hold(next queueEntry) {
+	e := q.e
+	q.held = append(q.held, next)
+	e.markDirty()
+}
+
+// add has the session's goroutine call f, after what was enqueued before.
+func (q *effectQueue) add(f func()) {
+	q.waiting = append(q.waiting, f)
+	q.runNext()
+}
+
+// runNext starts the next function of the session's queue, unless one is running.
+func (q *effectQueue) runNext() {
+	e := q.e
+	e.loop.adoption.resyncMissed(e)
+	if q.busy || len(q.waiting) == 0 {
+		return
+	}
+	f := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	q.busy = true
+	go func() {
+		f()
+		e.loop.post(func() {
+			q.busy = false
+			q.runNext()
+		})
+	}()
+}
+
+// executeOn carries out an effect on a target and returns once that is done. It is not called by
+// the event loop, except for AnticipateStart.
+func (l *loop) executeOn(ctx context.Context, t Target, effect session.Effect) error {
+	return l.system.Executor.Execute(ctx, Task{Effect: effect, Target: t}, nil)
+}
+
+// logFailure logs that an effect has failed, unless the daemon exits.
+func (l *loop) logFailure(t Target, effect session.Effect, err error) {
+	if err != nil && l.ctx.Err() == nil {
+		action := strings.TrimPrefix(fmt.Sprintf("%T", effect), "session.")
+		l.post(func() {
+			l.log.Warn("an operation on the processes of a session failed",
+				"action", action, "session", t.ID, "unit", t.Unit, "err", err)
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package effects
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/proc"
+)
+
+// controlGroups implements supervisor.ControlGroups.
+type controlGroups struct{ root string } // mount point of the hierarchy
+
+// IsPopulated implements supervisor.ControlGroups.
+func (controlGroups) IsPopulated(group string) bool { return proc.IsPopulated(group) }
+
+// dyingTime bounds how long the processes of a control group may take to exit after they were
+// killed, one after the other.
+const dyingTime = 250 * time.Millisecond
+
+// StaysPopulated implements supervisor.ControlGroups. It waits up to dyingTime for the control
+// group to be empty. The kernel reports each change of cgroup.events by POLLPRI, and zombies do not
+// count (Documentation/admin-guide/cgroup-v2.rst).
+func (c controlGroups) StaysPopulated(group string) bool {
+	events, err := os.Open(c.EventsFile(group)) //nolint:forbidigo // a file of the kernel
+	if err != nil {
+		return false
+	}
+	defer func() { _ = events.Close() }()
+	text := make([]byte, 256)
+	for deadline := time.Now().Add(dyingTime); ; {
+		n, err := events.ReadAt(text, 0)
+		if !strings.Contains(string(text[:n]), "populated 1") || err != nil && !errors.Is(err, io.EOF) {
+			return false
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return true
+		}
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
+	}
+}
+
+// IsFrozen implements supervisor.ControlGroups.
+func (controlGroups) IsFrozen(group string) bool {
+	frozen, _ := proc.Frozen(group)
+	return frozen
+}
+
+// EventsFile implements supervisor.ControlGroups.
+func (c controlGroups) EventsFile(group string) string { return c.file(group, "cgroup.events") }
+
+// usageFiles maps D-Bus properties to the files of the control group that contain their values.
+var usageFiles = map[string]string{
+	"MemoryCurrent": "memory.current",
+	"MemoryPeak":    "memory.peak",
+	"TasksCurrent":  "pids.current",
+}
+
+// Usage implements supervisor.ControlGroups. A controller that is not delegated to the user's
+// systemd has no files.
+func (c controlGroups) Usage(group string) map[string]uint64 {
+	usage := map[string]uint64{}
+	for property, name := range usageFiles {
+		if n, err := readNumber(c.file(group, name)); err == nil {
+			usage[property] = n
+		}
+	}
+	if _, ok := usage["TasksCurrent"]; !ok {
+		if pids, err := proc.Processes(group); err == nil {
+			usage["TasksCurrent"] = uint64(len(pids))
+		}
+	}
+	stat, _ := proc.ReadFile(c.file(group, "cpu.stat"))
+	if n, ok := cpuUsage(string(stat)); ok {
+		usage["CPUUsageNSec"] = n
+	}
+	return usage
+}
+
+// readNumber reads the number that a file of the kernel contains.
+func readNumber(path string) (uint64, error) {
+	b, err := proc.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+}
+
+// cpuUsage returns the CPU time in the content of cpu.stat, in nanoseconds.
+func cpuUsage(stat string) (uint64, bool) {
+	for line := range strings.SplitSeq(stat, "\n") {
+		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			n, err := strconv.ParseUint(v, 10, 64)
+			return n * 1000, err == nil && n <= math.MaxUint64/1000
+		}
+	}
+	return 0, false
+}
+
+// write writes to a file of a control group.
+func (c controlGroups) write(group, name, text string) error {
+	return os.WriteFile(c.file(group, name), []byte(text), 0) //nolint:forbidigo // a file of the kernel
+}
+
+// file returns the path of a control group's file, "" for a run that has no control group yet:
+// joined to the mount point, an empty name would denote the root of the hierarchy.
+func (c controlGroups) file(group, name string) string {
+	if group = filepath.Clean("/" + group); group == "/" {
+		return ""
+	}
+	return filepath.Join(c.root, group, name)
+}

@@ -1,0 +1,64 @@
+package effects
+
+import (
+	"context"
+	"time"
+
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/units"
+)
+
+// systemd implements supervisor.Systemd.
+type systemd struct{ units *units.Manager }
+
+// Scopes implements supervisor.Systemd.
+func (s systemd) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
+	all, err := s.units.List(ctx, "app-corral-*.scope")
+	if err != nil {
+		return nil, err
+	}
+	scopes := make([]supervisor.Scope, 0, len(all))
+	for _, u := range all {
+		scopes = append(scopes, supervisor.Scope{
+			Name: u.Name, InvocationID: u.InvocationID, ControlGroup: u.ControlGroup,
+			Result: u.Result, TimedOut: u.TimedOutAt,
+			Stopping: u.Active == "deactivating" || u.Active == "active" && u.HasStopJob,
+			Active:   u.Active == "active" || u.Active == "deactivating" || u.Active == "activating",
+		})
+	}
+	return scopes, nil
+}
+
+// WatchScopes implements supervisor.Systemd.
+func (s systemd) WatchScopes(ctx context.Context, units []string) error {
+	return s.units.Watch(ctx, units...)
+}
+
+// Abandon implements supervisor.Systemd.
+func (s systemd) Abandon(ctx context.Context, units []string) ([]string, error) {
+	return s.units.Abandon(ctx, units)
+}
+
+// PulledIn implements supervisor.Systemd.
+func (s systemd) PulledIn(ctx context.Context) ([]string, error) {
+	return s.units.PulledIn(ctx, "corral@", ".service")
+}
+
+// StopCause implements supervisor.Systemd.
+func (s systemd) StopCause(ctx context.Context, unit string) (supervisor.StopCause, error) {
+	cause, err := s.units.StopCause(ctx, unit)
+	return supervisor.StopCause(cause), err
+}
+
+// StartTime implements supervisor.Systemd.
+func (s systemd) StartTime(ctx context.Context) (time.Duration, error) {
+	return s.units.StartTime(ctx)
+}
+
+// IsStopping implements supervisor.Systemd. If systemd does not answer in time, the result is
+// false: agents are not ended because of a guess. At worst systemd ends them, which suspends them
+// as well.
+func (s systemd) IsStopping(ctx context.Context) bool {
+	state, err := s.units.State(ctx)
+	return err == nil && state == "stopping"
+}

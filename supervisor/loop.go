@@ -1,0 +1,282 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/internal/fdpoll"
+	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/retention"
+	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
+	"github.com/corrald/corral/supervisor/workspaces"
+)
+
+// loop is the event loop. All fields belong to it, except those that do not change: ctx, system,
+// log, clocks, hooks, and what of settings Reload does not replace.
+type loop struct {
+	mailbox chan func()
+	ctx     context.Context // canceled when the loop has ended
+	cancel  context.CancelFunc
+
+	system    System
+	records   Records
+	publisher Publisher
+	log       *slog.Logger
+	clocks    Clocks
+	hooks     Hooks
+	settings  settings
+
+	sessions     index
+	dirty        []*entry // the sessions that have changed in this iteration
+	afterPublish []func() // called once this iteration is published
+	calls        calls
+
+	files       *sources.Files
+	descriptors *sources.Descriptors
+	shimMessage [shimwire.MaxMessage]byte // buffer for the message of a shim that is being read
+	workspaces  *workspaces.Watcher
+	resolver    *workspaces.Resolver
+
+	problems   problemList
+	status     status
+	expiry     expiry
+	adoption   adoption
+	shutdown   shutdown
+	operations operations
+}
+
+// mailboxSize lets bursts through without a goroutine switch for each event.
+const mailboxSize = 1024
+
+func newLoop(o Options) *loop {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &loop{
+		mailbox:   make(chan func(), mailboxSize),
+		ctx:       ctx,
+		cancel:    cancel,
+		system:    o.System,
+		records:   o.Records,
+		publisher: o.Publisher,
+		log:       o.Log,
+		clocks:    o.Clocks,
+		hooks:     o.Hooks,
+		settings: settings{
+			config: o.Config, agents: o.Agents, version: o.Version, bootID: o.BootID,
+			runDir: o.RuntimeDir, home: o.Home, shareDir: o.ShareDir,
+		},
+		sessions:    index{map[string]*entry{}, map[string]*entry{}},
+		calls:       calls{waiting: map[session.ReplyID]chan<- error{}},
+		files:       sources.NewFiles(o.Inotify),
+		descriptors: sources.NewDescriptors(o.Poller),
+	}
+	l.workspaces = workspaces.NewWatcher(l.files, l.post, l.workspaceObserved, l.problems.retries.recordWatchError)
+	l.resolver = workspaces.NewResolver(o.System.ResolvePath, l.post, o.Clocks.AfterFunc)
+	l.problems = problemList{
+		loop: l, daemon: map[string]string{}, retries: retrier{loop: l, openInotify: o.OpenInotify},
+	}
+	l.status.loop = l
+	l.expiry = expiry{loop: l, clock: retention.NewClock(o.BootID), daemonStarted: o.Clocks.Monotonic()}
+	l.adoption = adoption{loop: l, uncompared: map[*entry]bool{}}
+	l.shutdown = shutdown{loop: l, suspended: map[string]string{}}
+	l.operations = newOperations(l, o.WorktreeDir, o.Git)
+	l.expiry.checkClock()
+	l.problems.retries.openFiles()
+	return l
+}
+
+// post has f called on the event loop, and does not wait. After the loop has ended it does nothing.
+func (l *loop) post(f func()) {
+	select {
+	case l.mailbox <- f:
+	case <-l.ctx.Done():
+	}
+}
+
+// do has f called on the event loop and waits until f has returned.
+func (l *loop) do(f func()) error {
+	ran := make(chan struct{})
+	l.post(func() { f(); close(ran) })
+	select {
+	case <-ran:
+		return nil
+	case <-l.ctx.Done():
+		return ErrClosed
+	}
+}
+
+// run is the event loop. It returns when ctx is done and everything was saved.
+func (l *loop) run(ctx context.Context) {
+	defer l.cancel()
+	l.problems.retries.started = true
+	if l.files.Inotify() != nil {
+		l.runInotify()
+	}
+	go l.descriptors.Poller().Run(func(k fdpoll.Key) { l.post(func() { l.descriptors.Handle(k) }) })
+	defer func() {
+		_ = l.descriptors.Poller().Close()
+		if in := l.files.Inotify(); in != nil {
+			_ = in.Close()
+		}
+	}()
+	alive := make(<-chan time.Time)
+	if l.hooks.KeepAlive != nil && l.hooks.KeepAliveInterval > 0 {
+		t := time.NewTicker(l.hooks.KeepAliveInterval)
+		defer t.Stop()
+		alive = t.C
+	}
+	for {
+		select {
+		case f := <-l.mailbox:
+			l.iterate(f)
+		case <-alive:
+			l.hooks.KeepAlive()
+		case <-ctx.Done():
+			l.iterate(l.shutdown.run)
+			return
+		}
+	}
+}
+
+// iterate calls f and then the functions in the mailbox, saves and publishes.
+func (l *loop) iterate(f func()) {
+	if l.hooks.IterationBegins != nil {
+		l.hooks.IterationBegins()
+	}
+	f()
+drain:
+	for range mailboxSize {
+		select {
+		case f := <-l.mailbox:
+			f()
+		default:
+			break drain
+		}
+	}
+	l.finishIteration()
+	l.problems.publish()
+}
+
+// finishIteration saves and publishes the changes of this iteration, and only then starts the
+// effects that were decided: what an effect causes is never published before what led to it.
+func (l *loop) finishIteration() {
+	if len(l.dirty) == 0 && len(l.afterPublish) == 0 {
+		return
+	}
+	l.processDirty()
+	l.save(l.dirty)
+	l.cancelUnsavedStarts(l.dirty)
+	changes := make([]Change, 0, len(l.dirty))
+	for _, e := range l.dirty {
+		e.dirty = false
+		changes = append(changes, e.replaceSnapshot()...)
+	}
+	dirty := l.dirty
+	l.dirty = nil
+	for _, e := range dirty {
+		e.answerWaiters()
+	}
+	l.publisher.Publish(changes, l.afterPublish)
+	l.afterPublish = nil
+	for _, e := range dirty {
+		for _, held := range e.effects.held {
+			e.effects.add(held.run)
+		}
+		e.effects.held = nil
+	}
+	l.saveExits(dirty)
+	counts := slices.ContainsFunc(changes, Change.affectsCounts)
+	if counts {
+		l.status.report()
+	}
+	l.expiry.iterationEnded(counts)
+}
+
+// processDirty updates the watches and the recorded state of each changed session. This may change
+// further sessions, which are processed as well.
+func (l *loop) processDirty() {
+	done := 0
+	for done < len(l.dirty) {
+		if e := l.dirty[done]; !e.removed {
+			e.run.scope.applyDeferredEnd()
+			e.updateWatches()
+			e.recordState()
+		}
+		done++
+	}
+}
+
+// recordState records the session's state, and since when it has it. The state follows from the
+// facts: its change alone need not be saved before it is published.
+func (e *entry) recordState() {
+	v := e.rec.View()
+	if e.rec.State == v.State && !e.rec.StateChanged.IsZero() {
+		return
+	}
+	returned := slices.Contains([]session.State{session.Running, session.Starting, session.Created}, v.State) &&
+		(e.rec.State == session.Stale || e.rec.State == session.Orphaned)
+	e.rec.State, e.rec.StateChanged = v.State, v.Since
+	if v.State == session.Running || returned {
+		e.rec.ClearSeen() // the condition that a person has seen is over
+	}
+	if v.Since.IsZero() || returned {
+		e.rec.StateChanged, e.saving.onlyExit = time.Now(), false
+	}
+	e.rec.ChangedOn, e.rec.ChangedMonotonic = e.loop.expiry.checkClock(), e.loop.clocks.Monotonic()
+	e.saving.unsaved = true
+}
+
+// index contains all sessions.
+type index struct {
+	byID   map[string]*entry
+	byUnit map[string]*entry // by the name of the scope: no two sessions use the same name
+}
+
+// add adds a session, and watches its workspace if the session needs that.
+func (l *loop) add(e *entry) {
+	l.sessions.byID[e.rec.ID] = e
+	l.sessions.byUnit[UnitName(e.rec.Agent, e.rec.ID)] = e
+	e.markDirty()
+	r := e.rec.Run
+	adoptedUnused := r == nil && e.adoptedState != "" && e.rec.Archived.IsZero()
+	if adoptedUnused || r.Live() && r.BootID == l.settings.bootID {
+		e.watchWorkspace()
+	}
+}
+
+// find returns the session with this id. Errors: NoSuchSession.
+func (x *index) find(id string) (*entry, error) {
+	if e := x.byID[id]; e != nil {
+		return e, nil
+	}
+	return nil, NoSession(id)
+}
+
+// findByUnit returns the session whose live run has this scope, nil if there is none.
+func (x *index) findByUnit(unit string) *entry {
+	if e := x.byUnit[unit]; e != nil && e.rec.Run.Live() {
+		return e
+	}
+	return nil
+}
+
+// sorted returns all sessions, sorted by time of creation and id.
+func (x *index) sorted() []*entry {
+	return slices.SortedFunc(maps.Values(x.byID), func(a, b *entry) int {
+		return cmp.Or(a.rec.Created.Compare(b.rec.Created), strings.Compare(a.rec.ID, b.rec.ID))
+	})
+}
+
+func (l *loop) now() session.Now {
+	return session.Now{Wall: time.Now(), Monotonic: l.clocks.Monotonic()}
+}
+
+// timeOf returns the time of the wall clock for a time of CLOCK_MONOTONIC.
+func (l *loop) timeOf(monotonic time.Duration) time.Time {
+	return time.Now().Add(monotonic - l.clocks.Monotonic())
+}

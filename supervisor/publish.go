@@ -1,0 +1,209 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/outcome"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Publisher publishes changes to clients, in the order of the calls. It must not block, and must
+// not call the Supervisor.
+type Publisher interface {
+	// Publish publishes the changes of one iteration. Once all of them are on their way to clients, it
+	// calls the functions of after, in order: they answer calls.
+	Publish(changes []Change, after []func())
+	// PublishProblems publishes the current problems. It is called when they have changed.
+	PublishProblems(all []Problem)
+}
+
+// Change is one session's change in an iteration. Old is nil for a new one, New for a removed one.
+type Change struct {
+	Old, New *Snapshot
+}
+
+// affectsCounts reports whether the counts, or the time of the next suspension, may have changed.
+func (c Change) affectsCounts() bool {
+	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity ||
+		c.Old.SuspendsAt != c.New.SuspendsAt
+}
+
+// replaceSnapshot replaces the session's published snapshot by a current one, logs a change of the
+// state, and returns the change, if there is one to publish.
+func (e *entry) replaceSnapshot() []Change {
+	old := e.published
+	if e.removed {
+		e.published = nil
+		if old == nil {
+			return nil
+		}
+		return []Change{{Old: old}}
+	}
+	if len(e.waiting) > 0 && !e.client.unattended && e.rec.View().Result == session.CannotStart {
+		e.client.run = e.rec.Run.ID // a client waits, and its call returns that the agent could not be started
+	}
+	e.published = e.takeSnapshot()
+	e.loop.expiry.changed(old.expiry(), e.published.Expires)
+	before := string(e.adoptedState)
+	if old != nil {
+		before = old.State
+	}
+	if before != e.published.State {
+		e.logState(before)
+	}
+	return []Change{{Old: old, New: e.published}}
+}
+
+// logState logs a change of a session's state, in one record. Before is the previous state, "" for
+// a new session.
+func (e *entry) logState(before string) {
+	now := e.published
+	text := now.ID + ": " + now.State
+	if before != "" {
+		text = now.ID + ": " + before + " -> " + now.State
+	}
+	if now.Reason != "" {
+		text += " (" + now.Reason + ")"
+	}
+	attrs := []any{
+		"text", text, "session", now.ID, "agent", now.Agent, "state", now.State,
+		"message_id", journal.SessionStateChanged, "unit", now.Unit,
+	}
+	if now.Result != "" {
+		attrs = append(attrs, "result", now.Result)
+	}
+	if r := e.rec.Run; r != nil {
+		attrs = append(attrs, "run", r.ID)
+		attrs = append(attrs, exitAttrs(r.Exit)...)
+	}
+	level := stateLevel(session.State(now.State))
+	if level > slog.LevelInfo {
+		if at := e.loop.lastOutput(now.ID); !at.IsZero() {
+			attrs = append(attrs, "last_activity", at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	e.loop.log.Log(context.Background(), level, "the state of a session has changed", attrs...)
+}
+
+// stateLevel returns the priority of the record: err if an agent has failed, warning if a session
+// is degraded.
+func stateLevel(state session.State) slog.Level {
+	switch state {
+	case session.Failed:
+		return slog.LevelError
+	case session.Stale, session.Orphaned:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// exitAttrs returns the exit code of an agent, or the signal that has killed it, as attributes of a
+// record.
+func exitAttrs(exit *exitstatus.Status) []any {
+	switch {
+	case exit == nil:
+		return nil
+	case exit.Code == exitstatus.Exited:
+		return []any{"exit_code", exit.Value}
+	case exit.Code == exitstatus.Killed, exit.Code == exitstatus.Dumped:
+		return []any{"signal", outcome.SignalName(exit.Value)}
+	}
+	return nil
+}
+
+// status is the status of the daemon as its service manager knows it.
+type status struct {
+	loop          *loop
+	text          string // the last argument of Hooks.SetStatus
+	anyAgentAlive bool   // the last argument of Hooks.SetAnyAgentAlive
+}
+
+// report reports the counts, and whether any agent is alive, if they have changed.
+func (s *status) report() {
+	var c Counts
+	alive := false
+	for _, e := range s.loop.sessions.byID {
+		if e.published != nil {
+			c = c.with(e.published)
+		}
+		alive = alive || e.rec.Run.AgentAlive()
+	}
+	if text := c.String(); text != s.text && s.loop.hooks.SetStatus != nil {
+		s.text = text
+		s.loop.hooks.SetStatus(text)
+	}
+	if alive != s.anyAgentAlive && s.loop.hooks.SetAnyAgentAlive != nil {
+		s.anyAgentAlive = alive
+		s.loop.hooks.SetAnyAgentAlive(alive)
+	}
+}
+
+// Counts is the number of sessions, in total and by state, without archived ones.
+type Counts struct {
+	Sessions, Running, Waiting, TurnsEnded, Failed, Stale, Suspended uint32
+}
+
+// CountOf counts the sessions of the snapshots.
+func CountOf(all []*Snapshot) Counts {
+	var c Counts
+	for _, snap := range all {
+		c = c.with(snap)
+	}
+	return c
+}
+
+// with returns the counts including one more session.
+func (c Counts) with(snap *Snapshot) Counts {
+	if snap.State == string(session.Archived) {
+		return c
+	}
+	c.Sessions++
+	switch session.State(snap.State) {
+	case session.Running:
+		c.Running++
+	case session.Failed:
+		c.Failed++
+	case session.Stale:
+		c.Stale++
+	case session.Suspended:
+		c.Suspended++
+	}
+	if snap.Activity == session.Waiting {
+		c.Waiting++
+	}
+	if snap.Attention == session.TurnEnded {
+		c.TurnsEnded++
+	}
+	return c
+}
+
+// String returns the counts as systemctl status shows them: "3 running, 1 failed".
+func (c Counts) String() string {
+	var parts []string
+	add := func(n uint32, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(c.Running, "running")
+	add(c.Waiting, "waiting")
+	switch c.TurnsEnded {
+	case 1:
+		add(1, "turn ended")
+	default:
+		add(c.TurnsEnded, "turns ended")
+	}
+	add(c.Failed, "failed")
+	add(c.Stale, "stale")
+	add(c.Suspended, "suspended")
+	if len(parts) == 0 {
+		return "no sessions running"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,96 @@
+package supervisor
+
+import (
+	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
+)
+
+// ScopeStopRequested is called when systemd requests that the daemon stops the scope.
+func (s *Supervisor) ScopeStopRequested(unit, invocation string) {
+	s.loop.scopeIsStopping(unit, invocation, func(w *scopeWatch) { w.queryStopCause(false) })
+}
+
+// ScopeStopping is called when systemd has begun to stop the scope itself, as it does if another
+// daemon has started the scope. Its processes have received SIGTERM, and some may have exited. They
+// must not receive a second one: it makes many programs give up saving their state.
+func (s *Supervisor) ScopeStopping(unit, invocation string, cause StopCause) {
+	s.loop.scopeIsStopping(unit, invocation, func(w *scopeWatch) { w.applyStopCause(true, cause) })
+}
+
+// scopeIsStopping records that systemd stops the scope, and calls end unless the daemon ends the
+// run already.
+func (l *loop) scopeIsStopping(unit, invocation string, end func(*scopeWatch)) {
+	l.post(func() {
+		e := l.sessions.findByUnit(unit)
+		if e == nil || !isInvocationOf(e.rec.Run, invocation) {
+			return
+		}
+		e.run.scope.systemdStops = true
+		if !e.pending.Ending() {
+			end(&e.run.scope)
+		}
+	})
+}
+
+// MountsChanged is called after a file system was mounted or unmounted. It probes all workspaces:
+// inotify does not report an unmount while a process uses the file system.
+func (s *Supervisor) MountsChanged() { s.loop.post(s.loop.workspaces.ProbeAll) }
+
+// AlarmRang is called when the alarm has gone off, when the clock was set, and when the machine was
+// resumed from sleep.
+func (s *Supervisor) AlarmRang() { s.loop.post(s.loop.expiry.alarmRang) }
+
+// runInotify has the events of inotify handled on the event loop. If some were lost, everything is
+// examined.
+func (l *loop) runInotify() {
+	go l.files.Inotify().Run(func(ev inotify.Event) {
+		l.post(func() {
+			if lost := l.files.Handle(ev); !lost {
+				return
+			}
+			for _, e := range l.sessions.byID {
+				e.check()
+			}
+		})
+	})
+}
+
+// check examines everything that inotify would have reported about a session.
+func (e *entry) check() {
+	e.loop.workspaces.Probe(workspaceKeyOf(e), e.rec.ID)
+	if e.rec.Run.Live() {
+		// First, because exit.read needs it: a session that completes while a client is attached to its
+		// terminal is acknowledged.
+		e.run.reports.updateAttached()
+		e.run.exit.read()
+		e.run.shim.connect()
+		e.run.scope.check()
+	}
+}
+
+// updateWatches watches the processes and the control group of the session's run that have to be
+// watched now that facts have changed.
+func (e *entry) updateWatches() {
+	if r := e.rec.Run; r.Live() {
+		e.run.tmux.update()
+		e.run.agent.update()
+		if r.Scope == session.ScopeActive {
+			e.run.files.watchScope()
+		}
+	}
+}
+
+// unwatchRun ends all watches of a run, except for the pidfd of its tmux server: the server is a
+// child of the daemon, which has to reap it whenever it exits.
+func (e *entry) unwatchRun() {
+	e.run.tmux.pidfd = sources.Descriptor{}
+	e.loop.descriptors.Close(&e.run.shim.socket)
+	e.run.agent.unwatch()
+	e.run.files.unwatch()
+	e.run.files.recordError(nil)
+	// What was a problem of the run is none any more.
+	if e.run.scope.deferredEnd != nil || e.loop.workspaces.Err(workspaceKeyOf(e)) != nil {
+		e.loop.problems.stale = true
+	}
+}

@@ -1,0 +1,96 @@
+package supervisor
+
+import (
+	"time"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// queryStopCause asks systemd why it stops the scope, and then ends the run for that reason.
+// Signaled reports whether the processes have received SIGTERM.
+func (w *scopeWatch) queryStopCause(signaled bool) {
+	e, unit := w.e, w.e.rec.Run.Unit
+	w.query(func() func() {
+		cause, err := e.loop.system.Systemd.StopCause(e.loop.ctx, unit)
+		return func() {
+			if err != nil {
+				e.loop.log.Warn("cannot ask why a scope is stopped", "session", e.rec.ID, "unit", unit, "err", err)
+			}
+			w.applyStopCause(signaled, cause)
+		}
+	})
+}
+
+// tmuxExitTimeout is how long a tmux server may take to exit after systemd has sent SIGTERM to all
+// processes of a scope.
+const tmuxExitTimeout = 250 * time.Millisecond
+
+// queryFoundStop is queryStopCause for a scope that systemd stops without having reported it. The
+// tmux server, which exits immediately at SIGTERM, shows whether systemd has sent SIGTERM, or has
+// left that to a daemon.
+func (w *scopeWatch) queryFoundStop() {
+	e, unit := w.e, w.e.rec.Run.Unit
+	w.query(func() func() {
+		cause, _ := e.loop.system.Systemd.StopCause(e.loop.ctx, unit) // immediately: systemd forgets it with the scope
+		exited, cancel := e.loop.clocks.AfterFunc.Context(e.loop.ctx, tmuxExitTimeout)
+		defer cancel()
+		<-exited.Done()
+		return func() { w.applyStopCause(!e.run.tmux.pidfd.IsOpen(), cause) }
+	})
+}
+
+// applyStopCause ends the run because systemd stops its scope. What systemd reports about the scope
+// does not contain whether a user has stopped the scope, or the login session ends: for that,
+// applyStopCause asks systemd whether the whole user manager stops.
+func (w *scopeWatch) applyStopCause(signaled bool, cause StopCause) {
+	e := w.e
+	if !signaled || cause.Since == 0 {
+		cause.Since = e.loop.clocks.Monotonic()
+	}
+	switch cause.Result {
+	case session.Timeout:
+		e.apply(session.ScopeResult{
+			Run: e.rec.Run.ID, Result: cause.Result, At: e.loop.timeOf(cause.Since), Monotonic: cause.Since,
+		})
+		e.apply(session.ScopeStopped{Signalled: signaled})
+		return
+	case session.OOMKill: // not requested by anybody
+		e.apply(session.ScopeStopped{Signalled: signaled})
+		return
+	}
+	w.query(func() func() {
+		stopping := e.loop.system.Systemd.IsStopping(e.loop.ctx)
+		return func() {
+			request := session.EndRequested{
+				Op: session.OpStop, Systemd: true, Signalled: signaled,
+				At: session.Now{Wall: e.loop.timeOf(cause.Since), Monotonic: cause.Since},
+			}
+			switch {
+			case stopping:
+				request.Op, request.Why = session.OpSuspend, reasonLoginSessionEnded
+			case cause.Result != "": // otherwise systemd does not know the cause
+				request.Why = reasonScopeStopped
+			}
+			e.apply(request)
+		}
+	})
+}
+
+// reasonScopeStopped is the reason of a run whose scope was stopped with systemctl.
+const reasonScopeStopped = "its scope was stopped"
+
+// query calls ask, which waits for systemd, on another goroutine, and then the function that it has
+// returned on the event loop, unless the daemon ends the run by then. A shutdown waits for that.
+func (w *scopeWatch) query(ask func() (apply func())) {
+	e, run := w.e, w.e.rec.Run.ID
+	e.loop.shutdown.stopQueries++
+	go func() {
+		apply := ask()
+		e.loop.post(func() {
+			e.loop.shutdown.stopQueries--
+			if e.isCurrent(run) && !e.pending.Ending() {
+				apply()
+			}
+		})
+	}()
+}

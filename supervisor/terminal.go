@@ -1,0 +1,315 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/keys"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Limits of a client's request to a session's terminal.
+const (
+	maxInput   = 1 << 20 // bytes
+	maxKeys    = 1000
+	maxCapture = 64 << 10 // bytes
+	maxLines   = 10000    // of history
+)
+
+// Input is how a text is sent.
+type Input struct {
+	Enter     bool // press Enter after the text
+	IfWaiting bool // send only to an agent that waits for a person
+	Resume    bool // resume a suspended session first, or wait until another caller has resumed it
+}
+
+// Send sends the whole text to the agent as if it was typed. A session that was suspended for being
+// idle is always resumed first. Send returns once the agent's terminal has accepted the text; a
+// request that the agent had made before is then answered. Errors: NoSuchSession, InvalidState,
+// NotWaiting, OverLimit, and those of Resume.
+func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error {
+	if len(text) > maxInput {
+		return refuse(OverLimit, "the text is too long: at most %d bytes are allowed", maxInput)
+	}
+	o := &s.loop.operations
+	woken, err := o.wake(notYetAccepted(ctx), id, how.Resume)
+	if err == nil && woken {
+		err = o.waitForQuiet(notYetAccepted(ctx), id)
+	}
+	if err != nil {
+		return err
+	}
+	return o.giveInput(ctx, id, "send to", func(e *entry) (session.Effect, time.Duration, error) {
+		if how.IfWaiting && !woken {
+			if err := e.run.reports.checkWaiting(); err != nil {
+				return nil, 0, err
+			}
+		}
+		return session.TypeText{Text: text, Enter: how.Enter}, sendTimeoutOf(e), nil
+	})
+}
+
+// Keys presses keys, by tmux's names, in the order of calls of Keys and Send. This also works for a
+// session whose tmux server has died. Errors: NoSuchSession, InvalidState, Invalid, OverLimit.
+func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error {
+	if len(names) > maxKeys {
+		return refuse(OverLimit, "too many keys: at most %d can be sent at once", maxKeys)
+	}
+	all, err := keys.ParseAll(names)
+	if err != nil {
+		return refuse(Invalid, "%v", err)
+	}
+	o, press, timeout := &s.loop.operations, session.PressKeys{Keys: names}, keysTimeout(len(names))
+	isAnswer := slices.ContainsFunc(all, func(k keys.Key) bool { return !k.IsNavigation() })
+	if !isAnswer { // the keys only select another choice
+		t, err := o.terminal(id, isAgentAlive, "send to", noError)
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		return o.executeInput(ctx, t, "send to", press, timeout)
+	}
+	return o.giveInput(ctx, id, "send to", func(*entry) (session.Effect, time.Duration, error) {
+		return press, timeout, nil
+	})
+}
+
+// Capture returns the last lines of the session's screen and history, at most 64 KiB; 0 lines means
+// the screen. Errors: NoSuchSession, InvalidState, TmuxFailed.
+func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes bool) (string, error) {
+	t, err := s.loop.operations.terminal(id, hasPane, "read the screen of", noError)
+	if err != nil {
+		return "", err
+	}
+	text, err := s.loop.system.Terminals.Capture(ctx, t, min(lines, maxLines), escapes)
+	if err != nil {
+		return "", refuse(TmuxFailed, "session %q: %v", id, err)
+	}
+	if cut := len(text) - maxCapture; cut > 0 {
+		for cut < len(text) && !utf8.RuneStart(text[cut]) {
+			cut++
+		}
+		text = text[cut:]
+	}
+	return text, nil
+}
+
+// AttachCommand returns the argument vector that attaches a terminal to the session. A session that
+// was suspended for being idle is resumed first. Errors: NoSuchSession, InvalidState, TmuxFailed,
+// and those of Resume.
+func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, error) {
+	o := &s.loop.operations
+	if _, err := o.wake(ctx, id, false); err != nil {
+		return nil, err
+	}
+	var key string
+	t, err := o.terminal(id, hasPane, "attach to", func(*entry) error {
+		key = s.loop.settings.config.DetachKey
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	// The key is set for a session that an older version has started without one. Attaching works
+	// without it.
+	if err := s.loop.executeOn(ctx, t, session.SetDetachKey{Key: key}); err != nil {
+		s.loop.log.Debug("cannot set the detach key", "session", id, "err", err)
+	}
+	argv, err := s.loop.system.Terminals.AttachCommand(ctx, t)
+	if err != nil {
+		return nil, refuse(TmuxFailed, "session %q: %v", id, err)
+	}
+	return argv, nil
+}
+
+// wake resumes a session that was suspended, or is being suspended, for being idle. If another
+// caller is resuming the session, wake waits for that. With anyReason, it resumes a session that
+// was suspended for any reason, and also waits for a start. It returns once the session runs, and
+// reports whether it did not run before.
+func (o *operations) wake(ctx context.Context, id string, anyReason bool) (woken bool, err error) {
+	for {
+		var state session.State
+		mustWake, starting, stopping := false, false, false
+		if err := o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+			state, mustWake = e.rec.View().State, anyReason || isIdleSuspended(e)
+			switch {
+			case !mustWake:
+			case e.pending.WaitsToBegin() || e.rec.AwaitsAgent():
+				starting = true
+				return e.waitFor(session.OpStart), nil
+			case state == session.Stopping && e.rec.Run.Intent == session.Suspend:
+				stopping = true // input to the stopping agent is lost
+				return e.waitFor(session.OpStop), nil
+			}
+			return nil, nil
+		}); err != nil {
+			return false, err
+		}
+		switch {
+		case stopping:
+		case starting, err != nil && state == session.Running:
+			return true, nil
+		case !mustWake || state != session.Suspended || err != nil:
+			return false, err
+		default:
+			if err = o.resume(ctx, id, nil); kindOf(err) != InvalidState {
+				return err == nil, err
+			} // otherwise another caller was faster, or the state has other reasons: look again
+		}
+	}
+}
+
+// isIdleSuspended reports whether the session's run was ended, or is being ended, for being idle,
+// or is about to begin after such a run.
+func isIdleSuspended(e *entry) bool {
+	past := e.rec.Past
+	return e.rec.Run != nil && e.rec.Run.IdledOut ||
+		e.rec.AwaitsAgent() && len(past) > 0 && past[len(past)-1].IdledOut
+}
+
+// quietTimeout limits how long input waits for an agent that was just started to fall silent: a
+// text that arrives while the agent still draws its first screen can be lost.
+const quietTimeout = 15 * time.Second
+
+// waitForQuiet waits until the session's agent is idle, or waits for a person, for at most
+// quietTimeout. It does not wait for an agent whose shim holds input back until the agent can read
+// it (TypeAhead=no).
+func (o *operations) waitForQuiet(ctx context.Context, id string) error {
+	short, cancel := o.loop.clocks.AfterFunc.Context(ctx, quietTimeout)
+	defer cancel()
+	err := o.loop.withSession(short, id, func(e *entry) (<-chan error, error) {
+		return e.waitUntil(func(e *entry) bool {
+			activity, _, _ := e.rec.Activity()
+			return e.removed || !e.rec.Run.AgentAlive() || e.definition().NoTypeAhead ||
+				activity == session.Idle || activity == session.Waiting
+		}), nil
+	})
+	if kindOf(err) == TimedOut && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// How long the agent may take to read a text: a program that does not read its terminal never
+// accepts it. An agent whose shim holds input back until the agent can read it (TypeAhead=no) has
+// longer for a while after its start (startupTime), but less than the 25 s that most D-Bus clients
+// wait for an answer.
+const (
+	sendTimeout        = 10 * time.Second
+	startupSendTimeout = 20 * time.Second
+	startupTime        = time.Minute
+)
+
+// sendTimeoutOf returns how long the agent of the session may take to read a text.
+func sendTimeoutOf(e *entry) time.Duration {
+	if e.definition().NoTypeAhead && time.Since(e.rec.Run.Started) < startupTime {
+		return startupSendTimeout
+	}
+	return sendTimeout
+}
+
+// keysTimeout returns how long an agent may take to read n keys: for some programs, the shim pauses
+// between two keys.
+func keysTimeout(n int) time.Duration {
+	return min(sendTimeout+time.Duration(n)*200*time.Millisecond, startupSendTimeout)
+}
+
+// giveInput carries out the effect that input returns with a time limit, and then records that the
+// requests that the agent had made before are answered. Requests that it makes meanwhile remain.
+// Input is called on the event loop, if the session's agent is alive. The verb is for error
+// messages: "send to".
+func (o *operations) giveInput(
+	ctx context.Context, id, verb string, input func(*entry) (session.Effect, time.Duration, error),
+) error {
+	var run string
+	var requests session.Seqs
+	var effect session.Effect
+	var timeout time.Duration
+	t, err := o.terminal(id, isAgentAlive, verb, func(e *entry) (err error) {
+		run, requests = e.rec.Run.ID, e.rec.OpenRequests()
+		effect, timeout, err = input(e)
+		return err
+	})
+	if err == nil {
+		err = o.executeInput(ctx, t, verb, effect, timeout)
+	}
+	if err != nil || requests == (session.Seqs{}) {
+		return err
+	}
+	// The session may have been removed meanwhile. This is not an error: the input was sent.
+	_ = o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		e.run.reports.markAnswered(run, requests)
+		return e.whenPublished(), nil
+	})
+	return nil
+}
+
+// terminal returns the session's run for an effect that needs an answer of its terminal. It returns
+// an error if isUsable returns false for the run, if check returns one, or for a frozen session,
+// whose terminal does not answer. Check is called on the event loop, and may also copy facts of the
+// session. The verb is for error messages: "send to". Errors: NoSuchSession, InvalidState, those of
+// check.
+func (o *operations) terminal(
+	id string, isUsable func(*session.Run) bool, verb string, check func(*entry) error,
+) (t Target, err error) {
+	err = o.loop.doWith(id, func(e *entry) error {
+		if r := e.rec.Run; r == nil || !isUsable(r) {
+			return refuse(InvalidState, "cannot %s session %q: %s", verb, id, stateClause(e.rec.View().State))
+		}
+		if err := check(e); err != nil {
+			return err
+		}
+		if t = e.target(); t.Frozen {
+			return refuse(InvalidState, "cannot %s session %q: it is frozen; thaw it first", verb, id)
+		}
+		return nil
+	})
+	return t, err
+}
+
+func isAgentAlive(r *session.Run) bool { return r.AgentAlive() }
+
+func hasPane(r *session.Run) bool { return r.Tmux == session.Alive && r.Live() }
+
+// executeInput carries out an effect that sends input to the agent, which has to read it in time.
+// Errors: InvalidState; NotWaiting for an answer to a request that is over.
+func (o *operations) executeInput(
+	ctx context.Context, t Target, verb string, effect session.Effect, timeout time.Duration,
+) error {
+	ctx, cancel := o.loop.clocks.AfterFunc.Context(ctx, timeout)
+	defer cancel()
+	err := o.loop.executeOn(ctx, t, effect)
+	var notAsked *NotAskedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &notAsked):
+		return notWaiting(t.ID, notAsked.Why)
+	case errors.Is(err, ErrOldShim):
+		return refuse(InvalidState, "cannot %s session %q: %v and cannot check whether the agent still asks; "+
+			"answer in its terminal", verb, t.ID, err)
+	}
+	o.recoverSocket(t, err)
+	return refuse(InvalidState, "cannot %s session %q: %v", verb, t.ID, err)
+}
+
+// recoverSocket makes the shim recreate its socket after input could not be sent because the socket
+// was removed or replaced. It ignores other errors.
+func (o *operations) recoverSocket(t Target, err error) {
+	var foreign *ForeignSocketError
+	if !errors.As(err, &foreign) && !errors.Is(err, unix.ENOENT) {
+		return
+	}
+	o.loop.post(func() {
+		e := o.loop.sessions.byID[t.ID]
+		if e == nil || !e.rec.Run.AgentAlive() || e.rec.Run.Agent != t.Agent {
+			return
+		}
+		e.run.shim.reportForeignSocket(err)
+		go func() { _ = o.loop.executeOn(o.loop.ctx, t, session.ReopenSockets{}) }()
+	})
+}

@@ -212,6 +212,7 @@ const shutdownMargin = 5 * time.Second
 // agents have time to exit.
 func (d *shutdown) waitForScopes(mustWait func() bool) {
 	d.loop.finishIteration()
+	d.loop.problems.publish() // and schedule the retry of what could not be saved
 	if !mustWait() {
 		return
 	}

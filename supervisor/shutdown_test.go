@@ -274,6 +274,27 @@ func TestShutdown_WaitsForTheSlowestAgent(t *testing.T) {
 	})
 }
 
+// TestShutdown_RetriesFailedSaves: what cannot be saved when the daemon begins to exit is saved
+// while it waits, although nothing else happens.
+func TestShutdown_RetriesFailedSaves(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		b.takeTrace()
+		b.records.fails = diskIsFull
+		l := b.sup.loop
+		l.post(func() {
+			l.sessions.byID["shop"].recordChanged()
+			l.shutdown.stopQueries++ // systemd has not answered yet why it stops a scope
+			l.shutdown.run()
+		})
+		assert.Subset(t, b.takeTrace(), []string{"0s cannot save shop: running", "0s problems 1"})
+		l.post(func() { b.records.fails = nil })
+		<-time.After(time.Second)
+		assert.Subset(t, b.takeTrace(), []string{"1s save shop: running", "1s problems 0"})
+		l.post(func() { l.shutdown.stopQueries-- })
+	})
+}
+
 // TestShutdown_FailsAStartInProgress: a start that the end of the daemon, of the login session or
 // of the machine interrupts returns an error.
 func TestShutdown_FailsAStartInProgress(t *testing.T) {

@@ -22,6 +22,8 @@ func TestInvalidArguments_AreRefused(t *testing.T) {
 	d.write("file", "no directory\n")
 	s := d.run(t, "witness", "exec sleep 1000")
 	s.waitState("running")
+	// The first session enables corrald.service in the background, and this file is its last step.
+	testbed.WaitFile(t, d.dir+"/state/corral/login", nil)
 	before := d.snapshot(t)
 	for _, c := range d.invalidCalls() {
 		t.Run(c.name, func(t *testing.T) { assertRefused(t, d.call(c.path, c.method, c.args), c.err, c.words...) })

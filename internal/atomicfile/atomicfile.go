@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -43,7 +44,7 @@ func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 	temp := "." + name + ".new"
 	err = on.Unlinkat(d, temp, 0)
 	if errors.Is(err, unix.EISDIR) {
-		err = on.renameAside(d, temp)
+		_, err = on.setAside(d, temp)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		_ = on.Close(d)
@@ -168,24 +169,58 @@ func (f *File) Abort() {
 	f.fd, f.dir = -1, -1
 }
 
-// asideSuffix is appended to the name of a directory that is in the way, as to the name of a
-// damaged record.
-const asideSuffix = ".damaged"
+// AsideSuffix is appended to the name of a file or directory that is set aside.
+const AsideSuffix = ".damaged"
 
-// renameAside renames a directory that is in the place of a file.
-func (on Disk) renameAside(dir int, name string) error {
-	return on.Renameat(dir, name, dir, name+asideSuffix)
+// maxAside limits how many directories with the same name are set aside.
+const maxAside = 100
+
+// SetAside renames what is at path: it cannot be used, and a file is needed in its place. The new
+// name is path with AsideSuffix and, if rename(2) cannot replace what has that name, a number.
+func SetAside(path string) (aside string, err error) { return realDisk.SetAside(path) }
+
+// SetAside is the function SetAside, on this disk.
+func (on Disk) SetAside(path string) (aside string, err error) {
+	return on.setAside(unix.AT_FDCWD, path)
 }
 
-// rename gives the replacement its final name. If a directory is in its place, which is the only
-// thing that rename(2) does not replace, it renames that aside.
-func (f *File) rename() error {
-	err := f.on.Renameat(f.dir, f.temp, f.dir, f.name)
-	if errors.Is(err, unix.EISDIR) && (Disk{f.on}).renameAside(f.dir, f.name) == nil {
-		err = f.on.Renameat(f.dir, f.temp, f.dir, f.name)
+func (on Disk) setAside(dir int, name string) (aside string, err error) {
+	aside = name + AsideSuffix
+	for n := 2; n <= maxAside; n++ {
+		err = on.Renameat(dir, name, dir, aside)
+		switch {
+		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST): // both are directories
+		case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR): // one of them is
+		default:
+			return aside, err
+		}
+		aside = name + AsideSuffix + "." + strconv.Itoa(n)
 	}
-	return err
+	return "", err
 }
+
+// Rename is rename(2) for a file, except that a directory at newpath is set aside. That is the only
+// thing that rename(2) does not replace by a file.
+func (on Disk) Rename(oldpath, newpath string) error {
+	if err := on.rename(unix.AT_FDCWD, oldpath, newpath); err != nil {
+		return &os.LinkError{Op: "rename", Old: oldpath, New: newpath, Err: err}
+	}
+	return nil
+}
+
+func (on Disk) rename(dir int, oldname, newname string) error {
+	err := on.Renameat(dir, oldname, dir, newname)
+	if !errors.Is(err, unix.EISDIR) {
+		return err
+	}
+	if _, aside := on.setAside(dir, newname); aside != nil {
+		return err
+	}
+	return on.Renameat(dir, oldname, dir, newname)
+}
+
+// rename gives the replacement its final name.
+func (f *File) rename() error { return Disk{f.on}.rename(f.dir, f.temp, f.name) }
 
 func (f *File) write(content []byte) error {
 	if err := f.writeAll(content); err != nil {

@@ -1,6 +1,7 @@
 package atomicfile
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -102,11 +103,38 @@ func TestWrite_ErrorsNameTheFile(t *testing.T) {
 	require.ErrorContains(t, err, filepath.Join(dir, "no"))
 
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "file"), 0o700))
-	// With this file, the directory cannot be renamed.
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "file.damaged"), nil, 0o600))
+	// With these files, the directory cannot be set aside.
+	taken := []string{"file", "file.damaged"}
+	for n := 2; n < maxAside; n++ {
+		taken = append(taken, fmt.Sprintf("file.damaged.%d", n))
+	}
+	for _, name := range taken[1:] {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
 	err = Write(filepath.Join(dir, "file"), nil, 0o600)
 	require.ErrorContains(t, err, "file")
-	assert.Equal(t, []string{"file", "file.damaged"}, names(t, dir))
+	assert.ElementsMatch(t, taken, names(t, dir))
+}
+
+// TestSetAside_KeepsWhatWasSetAsideBefore checks that directories are set aside again and again.
+func TestSetAside_KeepsWhatWasSetAsideBefore(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	var want []string
+	for _, aside := range []string{"f.damaged", "f.damaged.2", "f.damaged.3"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(path, "full"), 0o700))
+		got, err := SetAside(path)
+		require.NoError(t, err)
+		assert.Equal(t, filepath.Join(dir, aside), got)
+		want = append(want, aside)
+	}
+	require.NoError(t, os.WriteFile(path, nil, 0o600)) // cannot replace a directory either
+	_, err := SetAside(path)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, append(want, "f.damaged.4"), names(t, dir))
+
+	_, err = SetAside(path)
+	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // TestWrite_RenamesDirectoryInItsPlace: a directory is renamed, also at the temporary name;

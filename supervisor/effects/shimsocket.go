@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
@@ -118,6 +119,6 @@ func removeForeignSocket(t supervisor.Target) {
 	case err == nil:
 		_ = unix.Close(conn)
 	case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOENT) && os.Remove(t.ShimSocket()) != nil:
-		_ = os.Rename(t.ShimSocket(), t.ShimSocket()+".damaged")
+		_, _ = atomicfile.SetAside(t.ShimSocket())
 	}
 }

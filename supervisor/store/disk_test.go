@@ -232,6 +232,9 @@ func (m *memory) Fsync(fd int) error {
 }
 
 func (m *memory) Renameat(olddir int, oldname string, newdir int, newname string) error {
+	if olddir == unix.AT_FDCWD {
+		return m.Rename(oldname, newname)
+	}
 	return m.rename(m.open[olddir], oldname, m.open[newdir], newname)
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -59,9 +60,6 @@ func because(err error) string {
 	return " (" + err.Error() + ")"
 }
 
-// damagedSuffix is appended to the name of a file that is set aside because it is damaged.
-const damagedSuffix = ".damaged"
-
 // Load reads all sessions. A record that cannot be read is renamed to session.json.damaged, and the
 // previous one is used. If there is no usable previous one either, the session is missing from the
 // result, and its directory is kept.
@@ -95,7 +93,7 @@ func (s *Store) Load() ([]*session.Session, []Finding, error) {
 
 func (s *Store) load(id string) (*session.Session, []Finding) {
 	record := filepath.Join(s.SessionDir(id), RecordName)
-	aside := record + damagedSuffix
+	aside := record + atomicfile.AsideSuffix
 	rec, found, err := s.read(record, id)
 	if err == nil {
 		if s.disk.Exists(aside) {
@@ -115,7 +113,7 @@ func (s *Store) load(id string) (*session.Session, []Finding) {
 		if !s.disk.Exists(aside) {
 			f.Path = ""
 		}
-	} else if s.disk.Rename(record, aside) != nil {
+	} else if f.Path, err = (atomicfile.Disk{Calls: s.disk}).SetAside(record); err != nil {
 		f.Path = record
 	}
 	if prevErr != nil {

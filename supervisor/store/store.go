@@ -93,8 +93,10 @@ func Open(dir string) (*Store, error) {
 // renamed like a damaged record: it must not prevent the supervision of all sessions.
 func openLock(path string) (*os.File, error) {
 	lock, err := safefile.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if errors.Is(err, safefile.ErrNotRegular) && os.Rename(path, path+damagedSuffix) == nil {
-		lock, err = safefile.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, safefile.ErrNotRegular) {
+		if _, aside := atomicfile.SetAside(path); aside == nil {
+			lock, err = safefile.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		}
 	}
 	// Sessions can be supervised even if the state directory is not writable.
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
@@ -182,7 +184,13 @@ func (s *Store) recreateDirectory(id string) (err error) {
 func (s *Store) linkPrevious(record, previous string) (first bool, err error) {
 	link := previous + ".new"
 	_ = s.disk.Unlink(link)
+	renaming := atomicfile.Disk{Calls: s.disk}
 	err = s.disk.Link(record, link)
+	if errors.Is(err, fs.ErrExist) { // a directory has that name
+		if _, err = renaming.SetAside(link); err == nil {
+			err = s.disk.Link(record, link)
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -191,11 +199,7 @@ func (s *Store) linkPrevious(record, previous string) (first bool, err error) {
 	}
 	failpoint.Hit("save.linked")
 	if err == nil {
-		err = s.disk.Rename(link, previous)
-	}
-	// Rename fails with EEXIST if a directory has the name of the previous record.
-	if errors.Is(err, fs.ErrExist) && s.disk.Rename(previous, previous+damagedSuffix) == nil {
-		err = s.disk.Rename(link, previous)
+		err = renaming.Rename(link, previous)
 	}
 	_ = s.disk.Unlink(link) // rename(2) does nothing if both are names of the same inode
 	return false, err

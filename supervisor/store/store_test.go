@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -151,7 +152,7 @@ func TestOpen_SetsALockThatIsNotAFileAside(t *testing.T) {
 			assert.True(t, info.Mode().IsRegular())
 			_, err = Open(dir)
 			require.ErrorIs(t, err, ErrLocked)
-			_, err = os.Lstat(filepath.Join(dir, lockName+damagedSuffix))
+			_, err = os.Lstat(filepath.Join(dir, lockName+atomicfile.AsideSuffix))
 			require.NoError(t, err)
 		})
 	}
@@ -164,12 +165,16 @@ func TestSave_ReplacesDirectories(t *testing.T) {
 			s := open(t, t.TempDir())
 			rec := record("shop")
 			path := filepath.Join(saved(t, s, rec, rec), name)
-			require.NoError(t, os.RemoveAll(path))
-			require.NoError(t, os.MkdirAll(path+"/full", 0o700))
-			rec.Description = "now"
-			require.NoError(t, s.Save(rec, "test"))
-			got, _ := loadOne(t, s)
-			assert.Equal(t, "now", got.Description)
+			for _, text := range []string{"now", "once more", "and again"} {
+				for _, inside := range []string{"", "/full"} {
+					require.NoError(t, os.RemoveAll(path))
+					require.NoError(t, os.MkdirAll(path+inside, 0o700))
+					rec.Description = text + inside
+					require.NoError(t, s.Save(rec, "test"))
+					got, _ := loadOne(t, s)
+					assert.Equal(t, text+inside, got.Description)
+				}
+			}
 		})
 	}
 }
@@ -429,7 +434,7 @@ func TestLoad_ReplacesADamagedRecordByThePreviousOne(t *testing.T) {
 
 			rec, found := loadOne(t, s)
 			require.NotNil(t, found)
-			assert.Equal(t, Finding{ID: "shop", Kind: SetAside, Path: path + damagedSuffix, Err: found.Err}, *found)
+			assert.Equal(t, Finding{ID: "shop", Kind: SetAside, Path: path + atomicfile.AsideSuffix, Err: found.Err}, *found)
 			require.Error(t, found.Err)
 			assert.Equal(t, before, rec)
 			_, err := os.Lstat(path + ".damaged")
@@ -438,10 +443,10 @@ func TestLoad_ReplacesADamagedRecordByThePreviousOne(t *testing.T) {
 			rec.Description = "after"
 			require.NoError(t, s.Save(rec, "test"))
 			again, found := loadOne(t, s)
-			assert.Equal(t, &Finding{ID: "shop", Kind: SetAside, Path: path + damagedSuffix}, found,
+			assert.Equal(t, &Finding{ID: "shop", Kind: SetAside, Path: path + atomicfile.AsideSuffix}, found,
 				"reported until a person removes the file")
 			assert.Equal(t, rec, again)
-			require.NoError(t, os.RemoveAll(path+damagedSuffix))
+			require.NoError(t, os.RemoveAll(path+atomicfile.AsideSuffix))
 			_, found = loadOne(t, s)
 			assert.Nil(t, found)
 		})

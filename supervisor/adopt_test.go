@@ -161,7 +161,7 @@ func TestAdopt_DeterminesTheState(t *testing.T) {
 				require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan struct{})
-				go func() { defer close(done); b.sup.Run(ctx) }()
+				go func() { defer close(done); b.run(ctx) }()
 				synctest.Wait()
 				snap, err := b.sup.Session("shop")
 				require.NoError(t, err)
@@ -186,7 +186,7 @@ func TestAdopt_ContinuesAPendingStop(t *testing.T) {
 		}
 		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
 		ctx, cancel := context.WithCancel(t.Context())
-		go b.sup.Run(ctx)
+		go b.run(ctx)
 		assert.Equal(t, "stopping", b.state("shop"))
 		<-time.After(10 * time.Second)
 		assert.Contains(t, b.takeTrace(), "10s kill shop", "the escalation continues")

@@ -53,12 +53,19 @@ func supervise(t *testing.T, f func(b *bed)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		go b.sup.Run(ctx)
+		go b.run(ctx)
 		f(b)
 		cancel()
 		synctest.Wait()
 		assert.ErrorIs(t, b.sup.loop.do(func() {}), ErrClosed)
 	})
+}
+
+// run runs the event loop until ctx is done. Everything has to be saved then, unless saves fail.
+func (b *bed) run(ctx context.Context) {
+	if err := b.sup.Run(ctx); b.records.fails == nil {
+		assert.NoError(b.t, err)
+	}
 }
 
 // newBed returns a bed whose event loop is not running yet.

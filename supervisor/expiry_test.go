@@ -36,7 +36,7 @@ func superviseExpiring(t *testing.T, records func() []*session.Session, f func(a
 		}
 		require.NoError(t, a.sup.Adopt(t.Context(), saved))
 		ctx, cancel := context.WithCancel(t.Context())
-		go a.sup.loop.run(ctx)
+		go a.run(ctx)
 		f(a)
 		cancel()
 		synctest.Wait()

@@ -111,7 +111,7 @@ func (l *loop) do(f func()) error {
 }
 
 // run is the event loop. It returns when ctx is done and everything was saved.
-func (l *loop) run(ctx context.Context) {
+func (l *loop) run(ctx context.Context) error {
 	defer l.cancel()
 	l.problems.retries.started = true
 	if l.files.Inotify() != nil {
@@ -138,7 +138,7 @@ func (l *loop) run(ctx context.Context) {
 			l.hooks.KeepAlive()
 		case <-ctx.Done():
 			l.iterate(l.shutdown.run)
-			return
+			return l.shutdown.unsaved()
 		}
 	}
 }

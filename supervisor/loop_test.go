@@ -176,7 +176,7 @@ func TestStatus_IsReportedWhenTheCountsChange(t *testing.T) {
 		var texts []string
 		b.sup.loop.hooks.SetStatus = func(text string) { texts = append(texts, text) }
 		ctx, cancel := context.WithCancel(b.t.Context())
-		go b.sup.Run(ctx)
+		go b.run(ctx)
 		b.start("one")
 		b.start("two")
 		b.exit("two", 1)
@@ -205,7 +205,7 @@ func TestWatchdog_IsFedByTheEventLoop(t *testing.T) {
 		calls := 0
 		b.sup.loop.hooks.KeepAliveInterval, b.sup.loop.hooks.KeepAlive = 10*time.Second, func() { calls++ }
 		ctx, cancel := context.WithCancel(b.t.Context())
-		go b.sup.Run(ctx)
+		go b.run(ctx)
 		<-time.After(35 * time.Second)
 		cancel()
 		synctest.Wait()
@@ -217,7 +217,7 @@ func TestRun_AnswersEveryCallWhenItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		ctx, cancel := context.WithCancel(b.t.Context())
-		go b.sup.Run(ctx)
+		go b.run(ctx)
 		b.start("shop")
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
 		b.takeTrace()

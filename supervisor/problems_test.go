@@ -225,7 +225,7 @@ func TestInotify_NoInstanceAtStart(t *testing.T) {
 		}
 		b.sup = New(options)
 		ctx, cancel := context.WithCancel(t.Context())
-		go b.sup.Run(ctx)
+		go b.run(ctx)
 		b.start("shop")
 		require.Len(t, b.problems(), 1)
 		assert.Empty(t, b.problems()[0].Session, "the daemon's own")
@@ -265,7 +265,7 @@ func TestProblems_OfRecordsArePublishedUntilFixed(t *testing.T) {
 			State: session.Created, StateChanged: time.Now(),
 		}}))
 		ctx, cancel := context.WithCancel(t.Context())
-		go b.sup.Run(ctx)
+		go b.run(ctx)
 		b.sup.SetProblem("configuration", "it cannot be read")
 		require.Len(t, b.problems(), 4)
 		require.NoError(t, b.sup.Describe(t.Context(), "shop", "this saves it"))

@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/corrald/corral/supervisor/session"
@@ -128,6 +130,21 @@ func (d *shutdown) run() {
 		}
 	}
 	d.loop.finishIteration()
+}
+
+// unsaved returns an error if changes of sessions could not be saved before the end.
+func (d *shutdown) unsaved() error {
+	var ids []string
+	for _, e := range d.loop.sessions.sorted() {
+		if e.saving.unsaved && !e.removed {
+			ids = append(ids, e.rec.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the last changes of sessions are lost, because they could not be saved: %s",
+		strings.Join(ids, ", "))
 }
 
 // shutdownQueryTimeout limits a query to systemd while the daemon exits: systemd is busy then, and

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/session"
@@ -25,7 +26,7 @@ func withShutdown(t *testing.T, stops bool, f func(b *bed, ended func() bool)) {
 		b.system.stops = stops
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); b.sup.Run(ctx) }()
+		go func() { defer close(done); b.run(ctx) }()
 		b.start("shop")
 		b.start("broken")
 		b.exit("broken", 1)
@@ -260,7 +261,7 @@ func TestShutdown_WaitsForTheSlowestAgent(t *testing.T) {
 		b.sup.loop.hooks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); b.sup.Run(ctx) }()
+		go func() { defer close(done); b.run(ctx) }()
 		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
 			"slow": {Name: "slow", Command: []string{"x"}, Properties: []string{"TimeoutStopSec=60"}},
 		}))
@@ -295,6 +296,40 @@ func TestShutdown_RetriesFailedSaves(t *testing.T) {
 	})
 }
 
+// TestRun_ReturnsWhatIsUnsaved checks that a daemon that exits does not claim to have saved what it
+// could not save.
+func TestRun_ReturnsWhatIsUnsaved(t *testing.T) {
+	for unsaved, want := range map[string]string{
+		"":     "",
+		"shop": "the last changes of sessions are lost, because they could not be saved: shop",
+	} {
+		t.Run(unsaved, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- b.sup.Run(ctx) }()
+				b.start("other")
+				b.start("shop")
+				b.onLoop(func() {
+					b.records.fails = func(id string) error {
+						if id == unsaved {
+							return unix.ENOSPC
+						}
+						return nil
+					}
+				})
+				cancel()
+				if err := <-done; want == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.EqualError(t, err, want)
+				}
+			})
+		})
+	}
+}
+
 // TestShutdown_FailsAStartInProgress: a start that the end of the daemon, of the login session or
 // of the machine interrupts returns an error.
 func TestShutdown_FailsAStartInProgress(t *testing.T) {
@@ -321,7 +356,7 @@ func TestShutdown_FailsAStartInProgress(t *testing.T) {
 					b := newBed(t)
 					ctx, cancel := context.WithCancel(t.Context())
 					done := make(chan struct{})
-					go func() { defer close(done); b.sup.Run(ctx) }()
+					go func() { defer close(done); b.run(ctx) }()
 					b.start("lives")
 					b.start("ended")
 					b.exit("ended", 0)
@@ -362,7 +397,7 @@ func TestAnnounce_ReportsAShutdownOnly(t *testing.T) {
 				b.sup.loop.hooks.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
-				b.sup.Run(ctx)
+				b.run(ctx)
 				assert.Equal(t, stops, slices.Contains(b.takeTrace(), "0s shutting down: true"))
 			})
 		})

@@ -24,7 +24,7 @@ func withTwoSessions(t *testing.T, f func(b *bed, quit func(), ended func() bool
 		b.sup.loop.hooks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); b.sup.Run(ctx) }()
+		go func() { defer close(done); b.run(ctx) }()
 		b.start("shop")
 		b.start("site")
 		b.takeTrace()

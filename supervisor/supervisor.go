@@ -103,5 +103,6 @@ func New(o Options) *Supervisor {
 	return &Supervisor{newLoop(o)}
 }
 
-// Run is the event loop. It returns when ctx is done and everything was saved.
-func (s *Supervisor) Run(ctx context.Context) { s.loop.run(ctx) }
+// Run is the event loop. It returns when ctx is done and everything was saved, or an error that
+// names the sessions whose last changes could not be saved.
+func (s *Supervisor) Run(ctx context.Context) error { return s.loop.run(ctx) }

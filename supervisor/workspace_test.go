@@ -121,7 +121,7 @@ func TestAdopt_WaitsOnceForWorkspacesThatDoNotAnswer(t *testing.T) {
 		orphan := b.sup.loop.sessions.byID["orphan"]
 		assert.Equal(t, "orphaned", orphan.published.State, "it is known before the session is published")
 		ctx, cancel := context.WithCancel(t.Context())
-		go b.sup.Run(ctx)
+		go b.run(ctx)
 		close(blocked)
 		cancel()
 		synctest.Wait()

@@ -91,8 +91,8 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 
 	running, stop := context.WithCancel(context.Background())
 	defer stop()
-	ended := make(chan struct{})
-	go func() { defer close(ended); d.sup.Run(running) }()
+	ended := make(chan error, 1)
+	go func() { ended <- d.sup.Run(running) }()
 	lost := make(chan struct{})
 	go func() { defer close(lost); forwardEvents(d.units, d.sup) }()
 	if err := d.server.Serve(d.sup); err != nil {
@@ -108,7 +108,9 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	err = d.handleSignals(signals, lost)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	stop()
-	<-ended
+	if unsaved := <-ended; err == nil {
+		err = unsaved
+	}
 	d.endWorktreeSteps(finalStepStopTimeout)
 	if err == nil {
 		log.Info("corrald has saved everything and exits", "message_id", journal.DaemonStopped)

@@ -158,7 +158,7 @@ func serve(t *testing.T) *served {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); s.sup.Run(ctx) }()
+	go func() { defer close(ended); assert.NoError(t, s.sup.Run(ctx)) }()
 	require.NoError(t, s.Serve(s.sup))
 	s.client, err = dbus.Connect(address,
 		dbus.WithIncomingInterceptor(s.record), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))

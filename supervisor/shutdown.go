@@ -132,11 +132,12 @@ func (d *shutdown) run() {
 	d.loop.finishIteration()
 }
 
-// unsaved returns an error if changes of sessions could not be saved before the end.
+// unsaved returns an error if changes of sessions could not be saved before the end. Records of a
+// newer version do not count: they are read-only, which was reported when they were read.
 func (d *shutdown) unsaved() error {
 	var ids []string
 	for _, e := range d.loop.sessions.sorted() {
-		if e.saving.unsaved && !e.removed {
+		if canRetrySave(e) && !e.removed {
 			ids = append(ids, e.rec.ID)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/store"
 )
 
 // withShutdown runs f with a running session, shop, and a failed one, broken, after the daemon was
@@ -299,11 +300,15 @@ func TestShutdown_RetriesFailedSaves(t *testing.T) {
 // TestRun_ReturnsWhatIsUnsaved checks that a daemon that exits does not claim to have saved what it
 // could not save.
 func TestRun_ReturnsWhatIsUnsaved(t *testing.T) {
-	for unsaved, want := range map[string]string{
-		"":     "",
-		"shop": "the last changes of sessions are lost, because they could not be saved: shop",
+	for name, row := range map[string]struct {
+		fails error
+		want  string
+	}{
+		"nothing":                     {nil, ""},
+		"a session":                   {unix.ENOSPC, "the last changes of sessions are lost, because they could not be saved: shop"},
+		"a record of a newer version": {store.ErrNewer, ""},
 	} {
-		t.Run(unsaved, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -313,17 +318,17 @@ func TestRun_ReturnsWhatIsUnsaved(t *testing.T) {
 				b.start("shop")
 				b.onLoop(func() {
 					b.records.fails = func(id string) error {
-						if id == unsaved {
-							return unix.ENOSPC
+						if id == "shop" {
+							return row.fails
 						}
 						return nil
 					}
 				})
 				cancel()
-				if err := <-done; want == "" {
+				if err := <-done; row.want == "" {
 					assert.NoError(t, err)
 				} else {
-					assert.EqualError(t, err, want)
+					assert.EqualError(t, err, row.want)
 				}
 			})
 		})

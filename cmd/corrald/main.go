@@ -108,8 +108,11 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	err = d.handleSignals(signals, lost)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	stop()
-	if unsaved := <-ended; err == nil {
+	switch unsaved := <-ended; {
+	case err == nil:
 		err = unsaved
+	case unsaved != nil:
+		err = fmt.Errorf("%w; %w", err, unsaved)
 	}
 	d.endWorktreeSteps(finalStepStopTimeout)
 	if err == nil {

@@ -172,11 +172,12 @@ func (f *File) Abort() {
 // AsideSuffix is appended to the name of a file or directory that is set aside.
 const AsideSuffix = ".damaged"
 
-// maxAside limits how many directories with the same name are set aside.
+// maxAside limits how many files or directories with the same name are kept aside.
 const maxAside = 100
 
 // SetAside renames what is at path: it cannot be used, and a file is needed in its place. The new
-// name is path with AsideSuffix and, if rename(2) cannot replace what has that name, a number.
+// name is path with AsideSuffix. If rename(2) cannot replace what was set aside before, that is
+// renamed first: a number is appended to its name.
 func SetAside(path string) (aside string, err error) { return realDisk.SetAside(path) }
 
 // SetAside is the function SetAside, on this disk.
@@ -186,17 +187,20 @@ func (on Disk) SetAside(path string) (aside string, err error) {
 
 func (on Disk) setAside(dir int, name string) (aside string, err error) {
 	aside = name + AsideSuffix
-	for n := 2; n <= maxAside; n++ {
-		err = on.Renameat(dir, name, dir, aside)
-		switch {
-		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST): // both are directories
-		case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR): // one of them is
-		default:
-			return aside, err
+	err = on.Renameat(dir, name, dir, aside)
+	for n := 2; isTaken(err) && n <= maxAside; n++ {
+		if err = on.Renameat(dir, aside, dir, aside+"."+strconv.Itoa(n)); err == nil {
+			err = on.Renameat(dir, name, dir, aside)
 		}
-		aside = name + AsideSuffix + "." + strconv.Itoa(n)
 	}
-	return "", err
+	return aside, err
+}
+
+// isTaken reports whether this is an error of rename(2) because of what has the new name: both are
+// directories, or one of them is.
+func isTaken(err error) bool {
+	return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) ||
+		errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOTDIR)
 }
 
 // Rename is rename(2) for a file, except that a directory at newpath is set aside. That is the only

@@ -103,35 +103,41 @@ func TestWrite_ErrorsNameTheFile(t *testing.T) {
 	require.ErrorContains(t, err, filepath.Join(dir, "no"))
 
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "file"), 0o700))
-	// With these files, the directory cannot be set aside.
+	// With these, the directory cannot be set aside.
 	taken := []string{"file", "file.damaged"}
-	for n := 2; n < maxAside; n++ {
+	for n := 2; n <= maxAside; n++ {
 		taken = append(taken, fmt.Sprintf("file.damaged.%d", n))
 	}
 	for _, name := range taken[1:] {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o700))
 	}
 	err = Write(filepath.Join(dir, "file"), nil, 0o600)
 	require.ErrorContains(t, err, "file")
 	assert.ElementsMatch(t, taken, names(t, dir))
 }
 
-// TestSetAside_KeepsWhatWasSetAsideBefore checks that directories are set aside again and again.
+// TestSetAside_KeepsWhatWasSetAsideBefore checks that what was set aside last has the name without
+// a number.
 func TestSetAside_KeepsWhatWasSetAsideBefore(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	var want []string
-	for _, aside := range []string{"f.damaged", "f.damaged.2", "f.damaged.3"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(path, "full"), 0o700))
-		got, err := SetAside(path)
+	for _, inside := range []string{"oldest", "old"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(path, inside), 0o700))
+		aside, err := SetAside(path)
 		require.NoError(t, err)
-		assert.Equal(t, filepath.Join(dir, aside), got)
-		want = append(want, aside)
+		assert.Equal(t, path+".damaged", aside)
 	}
-	require.NoError(t, os.WriteFile(path, nil, 0o600)) // cannot replace a directory either
+	require.NoError(t, os.WriteFile(path, []byte("file"), 0o600)) // cannot replace a directory either
 	_, err := SetAside(path)
 	require.NoError(t, err)
-	assert.ElementsMatch(t, append(want, "f.damaged.4"), names(t, dir))
+	assert.Equal(t, "file", content(t, path+".damaged"))
+	assert.Equal(t, []string{"oldest"}, names(t, path+".damaged.2"))
+	assert.Equal(t, []string{"old"}, names(t, path+".damaged.3"))
+
+	require.NoError(t, os.WriteFile(path, []byte("newer file"), 0o600))
+	_, err = SetAside(path)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"f.damaged", "f.damaged.2", "f.damaged.3"}, names(t, dir), "a file replaces a file")
 
 	_, err = SetAside(path)
 	assert.ErrorIs(t, err, os.ErrNotExist)

@@ -420,6 +420,28 @@ var damages = map[string]func(t *testing.T, path string){
 	},
 }
 
+// TestLoad_FindsADamagedRecordBesideADirectory: the only copy of a damaged record is reported, and
+// kept, although a directory was set aside before.
+func TestLoad_FindsADamagedRecordBesideADirectory(t *testing.T) {
+	s := open(t, t.TempDir())
+	rec := record("shop")
+	path := filepath.Join(saved(t, s, rec), RecordName)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.MkdirAll(path+"/full", 0o700))
+	require.NoError(t, s.Save(rec, "test"))
+	require.NoError(t, os.Remove(path))
+	_ = os.Remove(filepath.Join(filepath.Dir(path), previousName))
+	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
+	for range 3 { // now, and at each later start
+		_, finding := loadOne(t, s)
+		require.NotNil(t, finding)
+		assert.Equal(t, Finding{ID: "shop", Kind: Lost, Path: path + atomicfile.AsideSuffix, Err: finding.Err}, *finding)
+		text, err := os.ReadFile(finding.Path)
+		require.NoError(t, err)
+		assert.Equal(t, "damaged", string(text))
+	}
+}
+
 func TestLoad_ReplacesADamagedRecordByThePreviousOne(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (e *entry) answer(a session.Answer) {
 // answerAfterPublish answers a call once everything that was decided in this iteration is
 // published.
 func (l *loop) answerAfterPublish(reply chan<- error, err error) {
-	l.afterPublish = append(l.afterPublish, func() { reply <- err })
+	l.iteration.afterPublish = append(l.iteration.afterPublish, func() { reply <- err })
 }
 
 // outcomeError returns the error for the outcome of a call, nil if it has succeeded.

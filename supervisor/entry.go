@@ -121,7 +121,7 @@ func (e *entry) postFor(run string, f func()) {
 func (e *entry) markDirty() {
 	if !e.dirty {
 		e.dirty = true
-		e.loop.dirty = append(e.loop.dirty, e)
+		e.loop.iteration.dirty = append(e.loop.iteration.dirty, e)
 	}
 }
 

@@ -107,7 +107,7 @@ func (x *expiry) changed(before, now time.Time) {
 		return
 	}
 	x.alarmStale = true
-	x.pulledInUnknown = x.pulledInUnknown || before.IsZero() && x.loop.problems.retries.started
+	x.pulledInUnknown = x.pulledInUnknown || before.IsZero() && x.loop.started
 }
 
 // iterationEnded is called after the changes of an iteration were published. It sets the alarm if
@@ -154,8 +154,8 @@ func (x *expiry) armAlarm() {
 	}
 	if next.IsZero() != x.alarmTime.IsZero() || next.Sub(x.alarmTime).Abs() > alarmPrecision {
 		x.alarmTime = next
-		if x.loop.hooks.SetAlarm != nil {
-			x.loop.hooks.SetAlarm(next)
+		if x.loop.callbacks.SetAlarm != nil {
+			x.loop.callbacks.SetAlarm(next)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type expiryBed struct {
 func superviseExpiring(t *testing.T, records func() []*session.Session, f func(a *expiryBed)) {
 	synctest.Test(t, func(t *testing.T) {
 		a, saved := &expiryBed{bed: newBed(t)}, records()
-		a.sup.loop.hooks.SetAlarm = func(at time.Time) { a.alarmAt = at }
+		a.sup.loop.callbacks.SetAlarm = func(at time.Time) { a.alarmAt = at }
 		for _, rec := range saved {
 			require.NoError(t, a.records.Create(rec.ID))
 		}

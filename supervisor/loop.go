@@ -18,9 +18,10 @@ import (
 )
 
 // loop is the event loop. All fields belong to it, except those that do not change: ctx, system,
-// log, clocks, hooks, and what of settings Reload does not replace.
+// log, clocks, callbacks, and what of settings Reload does not replace.
 type loop struct {
 	mailbox chan func()
+	started bool            // run was called
 	ctx     context.Context // canceled when the loop has ended
 	cancel  context.CancelFunc
 
@@ -29,13 +30,12 @@ type loop struct {
 	publisher Publisher
 	log       *slog.Logger
 	clocks    Clocks
-	hooks     Hooks
+	callbacks Callbacks
 	settings  settings
 
-	sessions     index
-	dirty        []*entry // the sessions that have changed in this iteration
-	afterPublish []func() // called once this iteration is published
-	calls        calls
+	sessions  index
+	iteration iteration
+	calls     calls
 
 	files       *sources.Files
 	descriptors *sources.Descriptors
@@ -49,6 +49,12 @@ type loop struct {
 	adoption   adoption
 	shutdown   shutdown
 	operations operations
+}
+
+// iteration is what has to be done at the end of this iteration.
+type iteration struct {
+	dirty        []*entry // the sessions that have changed
+	afterPublish []func() // called once the changes are published
 }
 
 // mailboxSize lets bursts through without a goroutine switch for each event.
@@ -65,7 +71,7 @@ func newLoop(o Options) *loop {
 		publisher: o.Publisher,
 		log:       o.Log,
 		clocks:    o.Clocks,
-		hooks:     o.Hooks,
+		callbacks: o.Callbacks,
 		settings: settings{
 			config: o.Config, agents: o.Agents, version: o.Version, bootID: o.BootID,
 			runDir: o.RuntimeDir, home: o.Home, shareDir: o.ShareDir,
@@ -113,7 +119,7 @@ func (l *loop) do(f func()) error {
 // run is the event loop. It returns when ctx is done and everything was saved.
 func (l *loop) run(ctx context.Context) error {
 	defer l.cancel()
-	l.problems.retries.started = true
+	l.started = true
 	if l.files.Inotify() != nil {
 		l.runInotify()
 	}
@@ -125,8 +131,8 @@ func (l *loop) run(ctx context.Context) error {
 		}
 	}()
 	alive := make(<-chan time.Time)
-	if l.hooks.KeepAlive != nil && l.hooks.KeepAliveInterval > 0 {
-		t := time.NewTicker(l.hooks.KeepAliveInterval)
+	if l.callbacks.KeepAlive != nil && l.callbacks.KeepAliveInterval > 0 {
+		t := time.NewTicker(l.callbacks.KeepAliveInterval)
 		defer t.Stop()
 		alive = t.C
 	}
@@ -135,7 +141,7 @@ func (l *loop) run(ctx context.Context) error {
 		case f := <-l.mailbox:
 			l.iterate(f)
 		case <-alive:
-			l.hooks.KeepAlive()
+			l.callbacks.KeepAlive()
 		case <-ctx.Done():
 			l.iterate(l.shutdown.run)
 			return l.shutdown.unsaved()
@@ -145,8 +151,8 @@ func (l *loop) run(ctx context.Context) error {
 
 // iterate calls f and then the functions in the mailbox, saves and publishes.
 func (l *loop) iterate(f func()) {
-	if l.hooks.IterationBegins != nil {
-		l.hooks.IterationBegins()
+	if l.callbacks.IterationBegins != nil {
+		l.callbacks.IterationBegins()
 	}
 	f()
 drain:
@@ -165,24 +171,24 @@ drain:
 // finishIteration saves and publishes the changes of this iteration, and only then starts the
 // effects that were decided: what an effect causes is never published before what led to it.
 func (l *loop) finishIteration() {
-	if len(l.dirty) == 0 && len(l.afterPublish) == 0 {
+	if len(l.iteration.dirty) == 0 && len(l.iteration.afterPublish) == 0 {
 		return
 	}
 	l.processDirty()
-	l.save(l.dirty)
-	l.cancelUnsavedStarts(l.dirty)
-	changes := make([]Change, 0, len(l.dirty))
-	for _, e := range l.dirty {
+	l.save(l.iteration.dirty)
+	l.cancelUnsavedStarts(l.iteration.dirty)
+	changes := make([]Change, 0, len(l.iteration.dirty))
+	for _, e := range l.iteration.dirty {
 		e.dirty = false
 		changes = append(changes, e.replaceSnapshot()...)
 	}
-	dirty := l.dirty
-	l.dirty = nil
+	dirty := l.iteration.dirty
+	l.iteration.dirty = nil
 	for _, e := range dirty {
 		e.answerWaiters()
 	}
-	l.publisher.Publish(changes, l.afterPublish)
-	l.afterPublish = nil
+	l.publisher.Publish(changes, l.iteration.afterPublish)
+	l.iteration.afterPublish = nil
 	for _, e := range dirty {
 		for _, held := range e.effects.held {
 			e.effects.add(held.run)
@@ -201,8 +207,8 @@ func (l *loop) finishIteration() {
 // further sessions, which are processed as well.
 func (l *loop) processDirty() {
 	done := 0
-	for done < len(l.dirty) {
-		if e := l.dirty[done]; !e.removed {
+	for done < len(l.iteration.dirty) {
+		if e := l.iteration.dirty[done]; !e.removed {
 			e.run.scope.applyDeferredEnd()
 			e.updateWatches()
 			e.recordState()

@@ -174,7 +174,7 @@ func TestStatus_IsReportedWhenTheCountsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		var texts []string
-		b.sup.loop.hooks.SetStatus = func(text string) { texts = append(texts, text) }
+		b.sup.loop.callbacks.SetStatus = func(text string) { texts = append(texts, text) }
 		ctx, cancel := context.WithCancel(b.t.Context())
 		go b.run(ctx)
 		b.start("one")
@@ -203,7 +203,7 @@ func TestWatchdog_IsFedByTheEventLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		calls := 0
-		b.sup.loop.hooks.KeepAliveInterval, b.sup.loop.hooks.KeepAlive = 10*time.Second, func() { calls++ }
+		b.sup.loop.callbacks.KeepAliveInterval, b.sup.loop.callbacks.KeepAlive = 10*time.Second, func() { calls++ }
 		ctx, cancel := context.WithCancel(b.t.Context())
 		go b.run(ctx)
 		<-time.After(35 * time.Second)

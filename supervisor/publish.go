@@ -120,8 +120,8 @@ func exitAttrs(exit *exitstatus.Status) []any {
 // status is the status of the daemon as its service manager knows it.
 type status struct {
 	loop          *loop
-	text          string // the last argument of Hooks.SetStatus
-	anyAgentAlive bool   // the last argument of Hooks.SetAnyAgentAlive
+	text          string // the last argument of Callbacks.SetStatus
+	anyAgentAlive bool   // the last argument of Callbacks.SetAnyAgentAlive
 }
 
 // report reports the counts, and whether any agent is alive, if they have changed.
@@ -134,13 +134,13 @@ func (s *status) report() {
 		}
 		alive = alive || e.rec.Run.AgentAlive()
 	}
-	if text := c.String(); text != s.text && s.loop.hooks.SetStatus != nil {
+	if text := c.String(); text != s.text && s.loop.callbacks.SetStatus != nil {
 		s.text = text
-		s.loop.hooks.SetStatus(text)
+		s.loop.callbacks.SetStatus(text)
 	}
-	if alive != s.anyAgentAlive && s.loop.hooks.SetAnyAgentAlive != nil {
+	if alive != s.anyAgentAlive && s.loop.callbacks.SetAnyAgentAlive != nil {
 		s.anyAgentAlive = alive
-		s.loop.hooks.SetAnyAgentAlive(alive)
+		s.loop.callbacks.SetAnyAgentAlive(alive)
 	}
 }
 

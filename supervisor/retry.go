@@ -19,7 +19,6 @@ type retrier struct {
 	openInotify func() (sources.Inotify, error)
 	timer       deadline.Stopper // of the next retry, nil if none is scheduled
 	delay       time.Duration    // of the last timer, 0 if the next one is to have the shortest delay
-	started     bool             // the loop runs
 }
 
 // Delays before failed saves and watches are retried: the delay doubles from firstRetry to
@@ -47,7 +46,7 @@ func (r *retrier) openFiles() {
 	}
 	r.loop.files.SetInotify(in)
 	r.loop.problems.set("inotify", "")
-	if r.started {
+	if r.loop.started {
 		r.loop.runInotify()
 	}
 }

@@ -121,7 +121,7 @@ func (s *Supervisor) Flush(ctx context.Context) error {
 				e.markDirty()
 			}
 		}
-		s.loop.afterPublish = append(s.loop.afterPublish, func() { close(published) })
+		s.loop.iteration.afterPublish = append(s.loop.iteration.afterPublish, func() { close(published) })
 	})
 	if err != nil {
 		return err

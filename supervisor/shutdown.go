@@ -15,7 +15,7 @@ type shutdown struct {
 	loop         *loop
 	stopping     bool              // the daemon is about to exit
 	machineStops bool              // SuspendForShutdown was called
-	announced    bool              // the last argument of Hooks.AnnounceShutdown
+	announced    bool              // the last argument of Callbacks.AnnounceShutdown
 	suspended    map[string]string // ids of the runs that it suspended, by session; see ShutdownCancelled
 	stopQueries  int               // number of unanswered queries to systemd why it stops a scope
 }
@@ -80,8 +80,8 @@ func (d *shutdown) check() error {
 // announce records and announces that the machine or the login session is about to end, or
 // no longer is.
 func (d *shutdown) announce(on bool) {
-	if on != d.announced && d.loop.hooks.AnnounceShutdown != nil {
-		d.loop.hooks.AnnounceShutdown(on)
+	if on != d.announced && d.loop.callbacks.AnnounceShutdown != nil {
+		d.loop.callbacks.AnnounceShutdown(on)
 	}
 	d.announced = on
 }
@@ -144,7 +144,7 @@ func (d *shutdown) unsaved() error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the last changes of sessions are lost, because they could not be saved: %s",
+	return fmt.Errorf("the last changes of these sessions could not be saved: %s",
 		strings.Join(ids, ", "))
 }
 
@@ -241,8 +241,8 @@ func (d *shutdown) waitForScopes(mustWait func() bool) {
 		}
 	}
 	timeout += shutdownMargin
-	if d.loop.hooks.StopDelayed != nil {
-		d.loop.hooks.StopDelayed(timeout)
+	if d.loop.callbacks.StopDelayed != nil {
+		d.loop.callbacks.StopDelayed(timeout)
 	}
 	limit, cancel := d.loop.clocks.AfterFunc.Context(context.Background(), timeout)
 	defer cancel()

@@ -94,7 +94,7 @@ func TestShutdown_DoesNotWaitForeverForAnAgent(t *testing.T) {
 
 func TestSuspendForShutdown_LastsUntilItIsCanceled(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.sup.loop.hooks.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
+		b.sup.loop.callbacks.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
 		for _, id := range []string{"first", "second", "stopped", "suspended"} {
 			b.start(id)
 		}
@@ -259,7 +259,7 @@ func TestShutdown_WaitsForTheSlowestAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.system.stops = true
-		b.sup.loop.hooks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
+		b.sup.loop.callbacks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.run(ctx) }()
@@ -305,7 +305,7 @@ func TestRun_ReturnsWhatIsUnsaved(t *testing.T) {
 		want  string
 	}{
 		"nothing":                     {nil, ""},
-		"a session":                   {unix.ENOSPC, "the last changes of sessions are lost, because they could not be saved: shop"},
+		"a session":                   {unix.ENOSPC, "the last changes of these sessions could not be saved: shop"},
 		"a record of a newer version": {store.ErrNewer, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -399,7 +399,7 @@ func TestAnnounce_ReportsAShutdownOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
 				b.system.stops = stops
-				b.sup.loop.hooks.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
+				b.sup.loop.callbacks.AnnounceShutdown = func(on bool) { b.trace("shutting down: %t", on) }
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
 				b.run(ctx)

@@ -21,7 +21,7 @@ func withTwoSessions(t *testing.T, f func(b *bed, quit func(), ended func() bool
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		require.NoError(t, os.WriteFile(b.system.EventsFile(""), nil, 0o600))
-		b.sup.loop.hooks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
+		b.sup.loop.callbacks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.run(ctx) }()

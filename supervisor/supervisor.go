@@ -57,7 +57,7 @@ type Options struct {
 	WorktreeDir string       // of the sessions' git worktrees: $XDG_DATA_HOME/corral/worktrees
 	Git         worktree.Git // creates, examines and removes them
 	Clocks      Clocks
-	Hooks       Hooks
+	Callbacks   Callbacks
 }
 
 // Clocks are the clocks and timers of a Supervisor. Each of them may be nil.
@@ -67,9 +67,10 @@ type Clocks struct {
 	AfterFunc deadline.Start       // nil for deadline.Real
 }
 
-// Hooks are functions by which the event loop reports what concerns the daemon as a whole. Each of
-// them may be nil. They must not block, and must not call the Supervisor.
-type Hooks struct {
+// Callbacks are the functions by which the event loop reports what concerns the daemon as a whole,
+// and how often it calls one of them. Each function may be nil. They must not block, and must not
+// call the Supervisor.
+type Callbacks struct {
 	KeepAlive         func()              // notifies the watchdog, at least every KeepAliveInterval
 	KeepAliveInterval time.Duration       // half of the watchdog's timeout; 0 if there is no watchdog
 	IterationBegins   func()              // called at the beginning of each iteration

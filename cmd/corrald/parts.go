@@ -159,7 +159,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
 		WorktreeDir: filepath.Join(p.data, "worktrees"),
 		Git:         worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
-		Hooks: supervisor.Hooks{
+		Callbacks: supervisor.Callbacks{
 			SetStatus:        func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
 			SetAnyAgentAlive: d.inhibitor.setAnyRunning,
 			AnnounceShutdown: d.server.ShuttingDownChanged,
@@ -170,8 +170,8 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		},
 	}
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
-		options.Hooks.KeepAliveInterval = every / 2
-		options.Hooks.KeepAlive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
+		options.Callbacks.KeepAliveInterval = every / 2
+		options.Callbacks.KeepAlive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 	}
 	options.OpenInotify = func() (sources.Inotify, error) { return inotify.New() }
 	poller, err := fdpoll.New()
@@ -183,7 +183,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	if err != nil {
 		return nil, err
 	}
-	options.Hooks.SetAlarm = func(at time.Time) {
+	options.Callbacks.SetAlarm = func(at time.Time) {
 		if err := alarm.Set(at); err != nil {
 			log.Warn("cannot set the alarm for what expires next", "err", err)
 		}

@@ -148,17 +148,35 @@ func (s *runStart) startScope() {
 		failpoint.Hit("start.record-saved")
 		err := awaitResolution(e.loop.ctx, resolution, plan.Spec.Dir)
 		if err == nil {
-			e.postFor(run, func() {
-				if e.rec.Run.Live() { // it was not ended meanwhile
-					e.setResolvedPath(resolution)
-					e.watchWorkspace()
-				}
-			})
+			err = s.proceed(run, resolution)
+		}
+		if err == nil {
 			t := Task{Effect: session.StartScope{}, Plan: plan}
 			err = e.loop.system.Executor.Execute(e.loop.ctx, t, e.postStartStep)
 		}
 		e.postFor(run, func() { s.returned(err) })
 	})
+}
+
+// errEnded is the result of a start whose run has ended before its effects could be carried out.
+var errEnded = errors.New("the run has ended already")
+
+// proceed records the resolved path of the workspace of a run that is about to start. It returns
+// errEnded if the run has ended meanwhile: its start has failed because it has taken too long.
+func (s *runStart) proceed(run string, resolution *workspaces.Resolution) error {
+	e := s.e
+	result := errEnded
+	err := e.loop.do(func() {
+		if e.isCurrent(run) && !e.rec.Run.Ended() {
+			e.setResolvedPath(resolution)
+			e.watchWorkspace()
+			result = nil
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return result
 }
 
 // postStartStep is postEvent for a step of StartScope. If the event reports that the run begins a

@@ -3,9 +3,17 @@ package supervisor
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/supervisor/session"
+)
+
+// How long the other effects of a session wait for the detection of its conversation, which reads
+// files of the agent. detectPrintedTimeout includes the run of a login shell.
+const (
+	detectOpenTimeout    = time.Second
+	detectPrintedTimeout = 10 * time.Second
 )
 
 // detection detects the conversation of a run's agent by the files that the agent holds open.
@@ -37,7 +45,7 @@ func (d *detection) enqueue() bool {
 		return false
 	}
 	t, run := e.target(), e.rec.Run.ID
-	e.effects.afterSave(func() {
+	e.effects.afterSaveAtMost(detectOpenTimeout, func() {
 		id := e.loop.system.Conversations.DetectOpen(t.ControlGroup, t.Agent.PID, *file)
 		e.postFor(run, func() { d.returned(id) })
 	})
@@ -68,7 +76,7 @@ func (e *entry) detectPrintedConversation() {
 		return e.loop.system.Environments.Compose(e.loop.ctx, plan.Environment, plan.ID, plan.Spec.Dir)
 	}
 	e.detectingPrinted = true
-	e.effects.afterSave(func() {
+	e.effects.afterSaveAtMost(detectPrintedTimeout, func() {
 		id := e.loop.system.Conversations.DetectPrinted(plan.Spec.StateDir, *printed, variables)
 		e.loop.post(func() {
 			e.detectingPrinted = false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -44,6 +45,20 @@ func (q *effectQueue) afterSave(f func()) { q.hold(queueEntry{run: f}) }
 // startAfterSave is afterSave for the start of a run: see cancelUnsavedStarts.
 func (q *effectQueue) startAfterSave(f func()) {
 	q.hold(queueEntry{f, true})
+}
+
+// afterSaveAtMost is afterSave for a function that may access a file system which does not answer:
+// what is enqueued after it, such as the signals of a stop, waits for it no longer than limit.
+func (q *effectQueue) afterSaveAtMost(limit time.Duration, f func()) {
+	l := q.e.loop
+	q.afterSave(func() {
+		ctx, cancel := l.clocks.AfterFunc.Context(l.ctx, limit)
+		go func() {
+			defer cancel()
+			f()
+		}()
+		<-ctx.Done()
+	})
 }
 
 func (q *effectQueue) hold(next queueEntry) {

@@ -1,0 +1,51 @@
+package supervisor
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/supervisor/conversations"
+)
+
+// slowDetector is a detector that waits before it answers: for a login shell, or for a file system
+// that does not answer.
+type slowDetector struct {
+	*fakeSystem
+	wait func()
+}
+
+func (d slowDetector) DetectOpen(group string, agent int, file conversations.OpenFile) string {
+	d.wait()
+	return d.fakeSystem.DetectOpen(group, agent, file)
+}
+
+func (d slowDetector) DetectPrinted(dir string, p conversations.Printed, v conversations.Variables) string {
+	d.wait()
+	return d.fakeSystem.DetectPrinted(dir, p, v)
+}
+
+// TestStop_DoesNotWaitForADetection: the signals of a stop are sent although the files of the agent
+// cannot be examined, and the session can be started again.
+func TestStop_DoesNotWaitForADetection(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.withConversations()
+		hang := make(chan struct{})
+		defer close(hang)
+		b.onLoop(func() { b.sup.loop.system.Conversations = slowDetector{b.system, func() { <-hang }} })
+		require.NoError(t, b.create("reports", Spec{ID: "shop"}))
+		b.takeTrace()
+		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
+		<-time.After(detectOpenTimeout)
+		assert.Contains(t, b.takeTrace(), "1s terminate shop")
+		b.exit("shop", 0)
+		b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success")
+		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
+		<-time.After(detectOpenTimeout + detectPrintedTimeout)
+		assert.Contains(t, strings.Join(b.takeTrace(), "\n"), "s start: ok")
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -27,6 +28,51 @@ func (d slowDetector) DetectOpen(group string, agent int, file conversations.Ope
 func (d slowDetector) DetectPrinted(dir string, p conversations.Printed, v conversations.Variables) string {
 	d.wait()
 	return d.fakeSystem.DetectPrinted(dir, p, v)
+}
+
+// TestShutdown_WaitsForThePrintedConversation: the agent prints its conversation when the login
+// session ends, and the next daemon resumes that one.
+func TestShutdown_WaitsForThePrintedConversation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.system.stops, b.system.printed = true, "printed"
+		b.sup.loop.system.Conversations = slowDetector{b.system, func() { <-time.After(100 * time.Millisecond) }}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); b.run(ctx) }()
+		b.withConversations()
+		require.NoError(t, b.create("preset", Spec{ID: "shop"}))
+		cancel()
+		synctest.Wait()
+		b.exit("shop", 0)
+		b.sup.ScopeEnded(UnitName("preset", "shop"), "inv", "success")
+		<-done
+		assert.Equal(t, "printed", b.records.last("shop").ConversationID)
+	})
+}
+
+// TestShutdown_DoesNotWaitForeverForAConversation: the detection may read a file system that does
+// not answer.
+func TestShutdown_DoesNotWaitForeverForAConversation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.system.printed = "printed"
+		hang := make(chan struct{})
+		b.sup.loop.system.Conversations = slowDetector{b.system, func() { <-hang }}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); b.run(ctx) }()
+		b.withConversations()
+		require.NoError(t, b.create("preset", Spec{ID: "shop"}))
+		b.exit("shop", 0)
+		b.sup.ScopeEnded(UnitName("preset", "shop"), "inv", "success")
+		synctest.Wait()
+		began := time.Now()
+		cancel()
+		<-done
+		assert.Equal(t, b.options.Config.StopTimeout+shutdownMargin, time.Since(began))
+		close(hang)
+	})
 }
 
 // TestStop_DoesNotWaitForADetection: the signals of a stop are sent although the files of the agent

@@ -227,11 +227,12 @@ func (d *shutdown) hasStoppingScopes() bool {
 const shutdownMargin = 5 * time.Second
 
 // waitForScopes continues the event loop while mustWait returns true, but not longer than the live
-// agents have time to exit.
+// agents have time to exit. It also waits for the detection of conversations that agents have
+// printed at their end: the next daemon detects them only for sessions that have none.
 func (d *shutdown) waitForScopes(mustWait func() bool) {
 	d.loop.finishIteration()
 	d.loop.problems.publish() // and schedule the retry of what could not be saved
-	if !mustWait() {
+	if !mustWait() && !d.isDetecting() {
 		return
 	}
 	timeout := d.loop.settings.config.StopTimeout
@@ -246,7 +247,7 @@ func (d *shutdown) waitForScopes(mustWait func() bool) {
 	}
 	limit, cancel := d.loop.clocks.AfterFunc.Context(context.Background(), timeout)
 	defer cancel()
-	for mustWait() {
+	for mustWait() || d.isDetecting() {
 		select {
 		case f := <-d.loop.mailbox:
 			d.loop.iterate(f)
@@ -254,6 +255,16 @@ func (d *shutdown) waitForScopes(mustWait func() bool) {
 			return
 		}
 	}
+}
+
+// isDetecting reports whether a conversation that an agent has printed is being detected.
+func (d *shutdown) isDetecting() bool {
+	for _, e := range d.loop.sessions.byID {
+		if e.detectingPrinted {
+			return true
+		}
+	}
+	return false
 }
 
 // hasLiveRuns reports whether any session has a live run.

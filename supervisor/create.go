@@ -43,6 +43,7 @@ type Spec struct {
 
 	workspace string            // resolved path of WorkingDirectory
 	inode     session.Inode     // of that directory
+	idBase    string            // the beginning of a generated id
 	reserved  bool              // its ID is in creation.reserved
 	worktree  *session.Worktree // the worktree that was created for it
 }
@@ -70,7 +71,7 @@ type creation struct {
 // WorkspaceBusy, ConversationBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
 func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	c := &s.loop.operations.creation
-	if err := c.checkSpec(&spec); err != nil {
+	if err := c.checkSpec(agent, &spec); err != nil {
 		return "", err
 	}
 	if err := c.checkInstalled(ctx, agent, &spec); err != nil {
@@ -84,7 +85,7 @@ func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id st
 
 // checkSpec completes the spec and returns an error if it is invalid, before anything is created.
 // It examines the file system and is therefore not called on the event loop.
-func (c *creation) checkSpec(spec *Spec) error {
+func (c *creation) checkSpec(agent string, spec *Spec) error {
 	if spec.ID != "" && !config.ValidName(spec.ID) {
 		return refuse(Invalid, "invalid Id %s: expected a-z, 0-9, '.', '_' and '-', beginning with a letter or digit, "+
 			"not ending in '.' or '-', and at most 64 bytes", brief(spec.ID))
@@ -103,6 +104,7 @@ func (c *creation) checkSpec(spec *Spec) error {
 		return refuse(WorkspaceMissing, "%v", err)
 	}
 	spec.workspace, spec.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
+	spec.idBase = c.idBase(agent, *spec)
 	return nil
 }
 
@@ -269,8 +271,8 @@ func (c *creation) checkCreatable(agent string, spec Spec) (def config.Agent, er
 	return def, nil
 }
 
-// chooseID returns the id that the client has specified, or generates one from what idBase returns:
-// shop, shop-2, … Errors: SessionExists.
+// chooseID returns the id that the client has specified, or generates one from its idBase: shop,
+// shop-2, … Errors: SessionExists.
 func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
 		if c.loop.sessions.byID[spec.ID] != nil || c.reserved[spec.ID] && !spec.reserved {
@@ -283,12 +285,11 @@ func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 		}
 		return spec.ID, nil
 	}
-	base := c.idBase(agent, spec)
 	for n := 1; ; n++ {
-		id := base
+		id := spec.idBase
 		if n > 1 {
 			suffix := fmt.Sprintf("-%d", n)
-			id = strings.TrimRight(base[:min(len(base), 64-len(suffix))], ".-") + suffix
+			id = strings.TrimRight(id[:min(len(id), 64-len(suffix))], ".-") + suffix
 		}
 		if c.loop.sessions.byID[id] != nil || c.loop.sessions.byUnit[UnitName(agent, id)] != nil || c.reserved[id] {
 			continue
@@ -302,7 +303,7 @@ func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 
 // idBase returns the beginning of a generated id: the name of the specified branch, otherwise that
 // of the workspace. For the home directory and /, whose names do not describe the work, it is the
-// name of the program.
+// name of the program. It examines the file system and is therefore not called on the event loop.
 func (c *creation) idBase(agent string, spec Spec) string {
 	switch {
 	case spec.Worktree != nil && *spec.Worktree != "":

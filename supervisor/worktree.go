@@ -38,7 +38,7 @@ func (c *creation) createInWorktree(ctx context.Context, agent string, spec Spec
 	defer context.AfterFunc(c.loop.ctx, cancel)() // git must not outlive the daemon
 	series := ""
 	if spec.ID == "" {
-		series = branchPrefix + c.idBase(agent, spec)
+		series = branchPrefix + spec.idBase
 	}
 	id, err := c.reserve(agent, spec)
 	if err != nil {

@@ -43,16 +43,24 @@ func (l *loop) doWith(id string, f func(*entry) error) error {
 	return l.withSession(l.ctx, id, func(e *entry) (<-chan error, error) { return nil, f(e) })
 }
 
-// awaitReply waits for the answer to a call.
+// awaitReply waits for the answer to a call. An answer of the last iteration of the event loop
+// counts, although the loop has ended. Errors: those of the call, TimedOut, ErrClosed.
 func (l *loop) awaitReply(ctx context.Context, reply <-chan error) error {
 	select {
 	case err := <-reply:
 		return err
 	case <-ctx.Done():
-		return refuse(TimedOut, "timed out; the operation may still complete")
 	case <-l.ctx.Done():
+	}
+	select {
+	case err := <-reply:
+		return err
+	default:
+	}
+	if l.ctx.Err() != nil {
 		return ErrClosed
 	}
+	return refuse(TimedOut, "timed out; the operation may still complete")
 }
 
 // request applies the event that the function returns for a call, and returns the channel on which

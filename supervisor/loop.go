@@ -104,16 +104,11 @@ func (l *loop) post(f func()) {
 	}
 }
 
-// do has f called on the event loop and waits until f has returned.
+// do has f called on the event loop and waits until f has returned. Errors: ErrClosed.
 func (l *loop) do(f func()) error {
-	ran := make(chan struct{})
-	l.post(func() { f(); close(ran) })
-	select {
-	case <-ran:
-		return nil
-	case <-l.ctx.Done():
-		return ErrClosed
-	}
+	ran := make(chan error, 1)
+	l.post(func() { f(); ran <- nil })
+	return l.awaitReply(l.ctx, ran)
 }
 
 // run is the event loop. It returns when ctx is done and everything was saved.

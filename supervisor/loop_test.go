@@ -348,3 +348,22 @@ func TestChangedMonotonic_AdvancesWhenTheClockIsSetBack(t *testing.T) {
 		assert.Equal(t, time.Hour, after.ChangedMonotonic-before.ChangedMonotonic)
 	})
 }
+
+// TestCall_OfTheLastIterationIsAnswered: what the last iteration has applied, saved and published
+// is not reported as refused because the daemon exits.
+func TestCall_OfTheLastIterationIsAnswered(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			rec := &session.Session{ID: "shop", Agent: "command", Created: time.Now()}
+			require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
+			b.call("describe", func(ctx context.Context) error { return b.sup.Describe(ctx, "shop", "text") })
+			synctest.Wait()
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			b.run(ended)
+			synctest.Wait()
+			require.Contains(t, b.takeTrace(), "0s describe: ok")
+		})
+	}
+}

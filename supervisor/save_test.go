@@ -2,7 +2,10 @@ package supervisor
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -77,5 +80,30 @@ func TestStart_ThatCannotBeSavedChangesNothingElse(t *testing.T) {
 			<-time.After(time.Minute)
 			assert.Contains(t, b.takeTrace(), "0s remove: ok")
 		})
+	})
+}
+
+// TestCreate_ConfirmsAWorktreeOnceTheSessionIsSaved: until then the marker file remains, so that a
+// daemon that finds no record of the session knows that it has to remove the worktree.
+func TestCreate_ConfirmsAWorktreeOnceTheSessionIsSaved(t *testing.T) {
+	supervise(t, func(b *bed) {
+		dir := t.TempDir()
+		tree, marker := filepath.Join(dir, "shop"), filepath.Join(dir, ".shop.making")
+		require.NoError(t, os.Mkdir(tree, 0o700))
+		require.NoError(t, os.WriteFile(marker, nil, 0o600))
+		b.onLoop(func() {
+			b.records.fails = diskIsFull
+			_, err := b.sup.loop.operations.creation.create("command", Spec{
+				ID: "shop", Command: []string{"true"}, NoStart: true, WorkingDirectory: tree,
+				worktree: &session.Worktree{Repository: "/nowhere", Path: tree},
+			})
+			assert.NoError(t, err)
+		})
+		synctest.Wait()
+		assert.FileExists(t, marker)
+		b.onLoop(func() { b.records.fails = nil })
+		<-time.After(firstRetry)
+		synctest.Wait()
+		assert.NoFileExists(t, marker)
 	})
 }

@@ -123,21 +123,27 @@ func (c *creation) release(ids []string) {
 	})
 }
 
-// confirm removes the marker file of the session's new worktree, after the session has been saved.
-// It is called on the event loop.
+// confirm removes the marker file of the session's new worktree, once the session is saved: if the
+// daemon ends before that, the next one removes the worktree, or confirms it if there is a record.
+// If the session is removed before it could be saved, its worktree is kept. It is called on the
+// event loop.
 func (t *worktrees) confirm(e *entry) {
 	w := e.rec.Worktree
 	if w == nil {
 		return
 	}
-	e.effects.afterSave(func() {
+	saved := e.waitUntil(func(e *entry) bool { return e.removed || !e.saving.unsaved })
+	go func() {
+		if t.loop.awaitReply(t.loop.ctx, saved) != nil {
+			return
+		}
 		failpoint.Hit("create.worktree-noted")
 		if err := worktree.Worktree(*w).Confirm(); err != nil {
 			t.loop.post(func() {
 				t.loop.log.Warn("cannot remove the marker file of a new worktree", "path", w.Path, "err", err)
 			})
 		}
-	})
+	}()
 }
 
 // undo removes, by remove, a new worktree that belongs to no session.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -66,13 +67,9 @@ func (x *exitRecord) isUnproven() bool {
 		return false
 	}
 	t := e.target()
-	isStarting := exists(filepath.Join(t.RuntimeDir, specName)) || e.loop.isShimListening(t)
+	isStarting := exists(filepath.Join(t.RuntimeDir, shimwire.SpecName)) || e.loop.isShimListening(t)
 	return isStarting && (r.Scope == session.ScopeNone || !e.run.scope.isEmpty())
 }
-
-// specName is the name of the file in the session's runtime directory that describes to the shim
-// what to run (shimwire.Spec). The shim removes it as soon as it has read it.
-const specName = "run"
 
 // isShimListening reports whether any process listens on the socket of a run's shim.
 func (l *loop) isShimListening(t Target) bool {

@@ -66,7 +66,7 @@ func freezeResult(e *entry, run, verb string, err error) error {
 		return fmt.Errorf("cannot %s session %q: %w", verb, e.rec.ID, err)
 	case e.rec.Frozen && verb == "thaw":
 		return refuse(InvalidState,
-			"cannot thaw session %q: its slice is frozen; run: systemctl --user thaw app-corral.slice", e.rec.ID)
+			"cannot thaw session %q: its slice is frozen; run: systemctl --user thaw %s", e.rec.ID, Slice)
 	}
 	return nil
 }

@@ -218,7 +218,7 @@ func TestReadExit_IgnoresARecordFromBeforeTheShim(t *testing.T) {
 		s.disconnect()
 	})
 	supervise(t, func(b *bed) {
-		spec := filepath.Join(b.sup.loop.settings.runtimeDir("shop"), specName)
+		spec := filepath.Join(b.sup.loop.settings.runtimeDir("shop"), shimwire.SpecName)
 		b.system.start = func(p Plan, report func(session.Event)) error {
 			scopeRuns(p, report)
 			return os.WriteFile(spec, nil, 0o600)

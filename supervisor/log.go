@@ -8,13 +8,8 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/safefile"
+	"github.com/corrald/corral/internal/shimwire"
 )
-
-// logName is the name of the file with the output of the agent, in the session's directory.
-const logName = "output.log"
-
-// olderLogName is the name that the shim gives to a full log.
-const olderLogName = logName + ".1"
 
 // OpenLog opens the session's log for reading. The caller closes it. Errors: NoSuchSession,
 // InvalidState.
@@ -23,9 +18,9 @@ func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 		return nil, err
 	}
 	dir := s.loop.records.SessionDir(id)
-	f, err := safefile.Open(filepath.Join(dir, logName))
+	f, err := safefile.Open(filepath.Join(dir, shimwire.LogName))
 	if errors.Is(err, fs.ErrNotExist) { // the shim may be rotating it
-		f, err = safefile.Open(filepath.Join(dir, olderLogName))
+		f, err = safefile.Open(filepath.Join(dir, shimwire.OlderLogName))
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -41,7 +36,7 @@ func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 func (s *Supervisor) LastOutput(id string) time.Time { return s.loop.lastOutput(id) }
 
 func (l *loop) lastOutput(id string) time.Time {
-	info, err := os.Stat(filepath.Join(l.records.SessionDir(id), logName))
+	info, err := os.Stat(filepath.Join(l.records.SessionDir(id), shimwire.LogName))
 	if err != nil {
 		return time.Time{}
 	}

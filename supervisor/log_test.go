@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -34,7 +35,7 @@ func TestLog_HasFailuresAsErrors(t *testing.T) {
 		printed := time.Date(1999, 12, 31, 23, 59, 58, 5000, time.UTC)
 		begin := func(id string) {
 			b.start(id)
-			log := filepath.Join(b.records.SessionDir(id), logName)
+			log := filepath.Join(b.records.SessionDir(id), shimwire.LogName)
 			require.NoError(t, os.MkdirAll(filepath.Dir(log), 0o700))
 			require.NoError(t, os.WriteFile(log, []byte("out"), 0o600))
 			require.NoError(t, os.Chtimes(log, printed, printed))

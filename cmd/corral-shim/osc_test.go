@@ -180,7 +180,7 @@ func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 // lastOutput returns when the log was last written.
 func (ts *testSession) lastOutput(t *testing.T) time.Time {
 	t.Helper()
-	info, err := os.Stat(filepath.Join(ts.spec.StateDir, logName))
+	info, err := os.Stat(filepath.Join(ts.spec.StateDir, shimwire.LogName))
 	require.NoError(t, err)
 	return info.ModTime()
 }

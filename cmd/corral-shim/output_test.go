@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -51,7 +52,7 @@ func TestPane_CanVanishDuringAWrite(t *testing.T) {
 		assert.False(t, s.pane.isOpen())
 		assert.True(t, s.hasRoom(), "output of the agent can be read")
 	}
-	log, err := os.ReadFile(filepath.Join(dir, logName))
+	log, err := os.ReadFile(filepath.Join(dir, shimwire.LogName))
 	require.NoError(t, err)
 	assert.Equal(t, "plain\r\n\x1b]7501;state=working\a and more\r\n"+strings.Repeat("x", 100)+"\r\n", string(log))
 	assert.Equal(t, "working", s.reports[sourceOSC7501].activity)

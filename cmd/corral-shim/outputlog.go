@@ -7,12 +7,11 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/shimwire"
 )
 
 const (
-	logName = "output.log"
-	oldName = "output.log.1"
-
 	minLogSize = 8 << 10 // bytes; lower limits are raised to this
 	maxNote    = 256     // maximum size of a note about missing output, in bytes
 )
@@ -43,7 +42,7 @@ func openLog(stateDir string, limit int64) (*outputLog, error) {
 	l.hardLimit = max(limit, minLogSize)/2 - maxNote
 	l.softLimit = l.hardLimit - min(l.hardLimit/4, 64<<10)
 	l.sizes.load(dir)
-	if older, newer := l.truncateStart(oldName), l.truncateStart(logName); older+newer > 0 {
+	if older, newer := l.truncateStart(shimwire.OlderLogName), l.truncateStart(shimwire.LogName); older+newer > 0 {
 		l.sizes.sizes.TrimStarts(older, newer)
 		l.sizes.save(dir)
 	}
@@ -157,9 +156,9 @@ func (l *outputLog) writeNote() bool {
 
 func (l *outputLog) open() bool {
 	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT
-	fd, err := openFile(l.dir, logName, flags)
+	fd, err := openFile(l.dir, shimwire.LogName, flags)
 	if errors.Is(err, unix.ENOENT) && l.reopenDir() {
-		fd, err = openFile(l.dir, logName, flags)
+		fd, err = openFile(l.dir, shimwire.LogName, flags)
 	}
 	if err != nil {
 		l.lastError, _ = err.(unix.Errno) //nolint:errorlint // unix calls return bare numbers
@@ -177,7 +176,7 @@ func (l *outputLog) open() bool {
 
 // rotate renames output.log to output.log.1 and opens a new file.
 func (l *outputLog) rotate() bool {
-	if err := unix.Renameat(l.dir, logName, l.dir, oldName); err != nil {
+	if err := unix.Renameat(l.dir, shimwire.LogName, l.dir, shimwire.OlderLogName); err != nil {
 		if err == unix.ENOENT { // output.log was moved away
 			l.closeFile()
 			return l.open()

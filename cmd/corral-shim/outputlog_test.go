@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/termsizes"
 )
 
@@ -28,7 +29,7 @@ func newLog(t *testing.T, limit int64) (*outputLog, string) {
 // readLogFiles reads both files of a log and checks the invariants of their modes and sizes.
 func readLogFiles(t *testing.T, dir string, limit int) (older, newer string) {
 	t.Helper()
-	for name, text := range map[string]*string{oldName: &older, logName: &newer} {
+	for name, text := range map[string]*string{shimwire.OlderLogName: &older, shimwire.LogName: &newer} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			st, err := os.Stat(filepath.Join(dir, name))
@@ -122,11 +123,11 @@ func TestOutputLog_MarksMissingBytes(t *testing.T) {
 
 func TestOutputLog_RetriesAfterOpenErrors(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, shimwire.LogName), 0o700))
 	l, err := openLog(dir, 64<<10)
 	require.NoError(t, err)
 	l.write([]byte("lost\n"))
-	require.NoError(t, os.Remove(filepath.Join(dir, logName)))
+	require.NoError(t, os.Remove(filepath.Join(dir, shimwire.LogName)))
 	l.write([]byte("kept\n"))
 	_, newer := readLogFiles(t, dir, 64<<10)
 	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: is a directory]\r\nkept\n", newer)
@@ -137,7 +138,7 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	const limit = 16 << 10
 	line := []byte(strings.Repeat("x", 999) + "\n")
 	l, dir := newLog(t, limit)
-	path := filepath.Join(dir, logName)
+	path := filepath.Join(dir, shimwire.LogName)
 	l.sizes.setSize(&unix.Winsize{Col: 80, Row: 24})
 	l.write([]byte("gone\n"))
 
@@ -235,7 +236,7 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n15000 61 20\n", sizes())
 
 	t.Run("killed after the log was renamed", func(t *testing.T) {
-		require.NoError(t, os.Rename(filepath.Join(dir, logName), filepath.Join(dir, oldName)))
+		require.NoError(t, os.Rename(filepath.Join(dir, shimwire.LogName), filepath.Join(dir, shimwire.OlderLogName)))
 		again()
 		l.write(line)
 		assert.Equal(t, "12000\n16000\n7000 60 20\n15000 61 20\n16000 60 20\n", sizes())
@@ -245,11 +246,11 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 			l.write(line)
 		}
 		l.hardLimit, l.softLimit = 4500, 4000
-		older, newer := l.truncateStart(oldName), l.truncateStart(logName)
+		older, newer := l.truncateStart(shimwire.OlderLogName), l.truncateStart(shimwire.LogName)
 		assert.Equal(t, []int64{2000, 0}, []int64{older, newer})
 	})
 	t.Run("a record of other files is ignored", func(t *testing.T) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, oldName), line, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, shimwire.OlderLogName), line, 0o600))
 		again()
 		assert.Equal(t, "0\n1000\n", sizes())
 		l.write(line)

@@ -125,7 +125,7 @@ func (ts *testSession) writeSpec() string {
 
 func (ts *testSession) log() string {
 	ts.t.Helper()
-	b, err := os.ReadFile(filepath.Join(ts.spec.StateDir, logName))
+	b, err := os.ReadFile(filepath.Join(ts.spec.StateDir, shimwire.LogName))
 	require.NoError(ts.t, err)
 	return string(b)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/termsizes"
 )
 
@@ -22,7 +23,7 @@ type sizeRecord struct {
 
 // load reads the record of an earlier run, if it matches the existing log files.
 func (s *sizeRecord) load(dir int) {
-	older, newer := fileSize(dir, oldName), fileSize(dir, logName)
+	older, newer := fileSize(dir, shimwire.OlderLogName), fileSize(dir, shimwire.LogName)
 	all, err := termsizes.Parse(s.read(dir))
 	if err == nil && older >= 0 && newer < 0 {
 		// The earlier shim was killed during a rotation.

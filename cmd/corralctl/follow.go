@@ -13,6 +13,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/internal/safefile"
+	"github.com/corrald/corral/internal/shimwire"
 )
 
 // followLog shows the last lines of a session's log and then new output, until the session is
@@ -52,7 +53,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 			if !ok || event.Name == directory && event.Has(fsnotify.Remove|fsnotify.Rename) {
 				return f.finish()
 			}
-			if event.Name != filepath.Join(directory, logName) {
+			if event.Name != filepath.Join(directory, shimwire.LogName) {
 				continue
 			}
 		case err, ok := <-watcher.Errors:
@@ -122,7 +123,7 @@ func (f *follower) readExisting() error {
 
 func (f *follower) open() (*logFiles, error) {
 	return openLogFiles(f.directory,
-		func() (*os.File, error) { return safefile.Open(filepath.Join(f.directory, logName)) })
+		func() (*os.File, error) { return safefile.Open(filepath.Join(f.directory, shimwire.LogName)) })
 }
 
 func (f *follower) flush() error {
@@ -226,7 +227,7 @@ func (f *follower) reposition() error {
 
 // isCurrent returns whether the open file is still the one at the log's path.
 func (f *follower) isCurrent(open os.FileInfo) bool {
-	now, err := os.Stat(filepath.Join(f.directory, logName))
+	now, err := os.Stat(filepath.Join(f.directory, shimwire.LogName))
 	return err == nil && os.SameFile(open, now)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/termsizes"
 	"github.com/corrald/corral/internal/testbed"
 )
@@ -73,7 +74,7 @@ func (w *writtenLog) save() {
 
 func (w *writtenLog) write(text string) {
 	w.t.Helper()
-	file, err := os.OpenFile(filepath.Join(w.directory, logName), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(filepath.Join(w.directory, shimwire.LogName), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	require.NoError(w.t, err)
 	_, err = file.WriteString(text)
 	require.NoError(w.t, errors.Join(err, file.Close()))
@@ -86,7 +87,8 @@ func (w *writtenLog) setColumns(columns uint16) {
 }
 
 func (w *writtenLog) rotate() {
-	require.NoError(w.t, os.Rename(filepath.Join(w.directory, logName), filepath.Join(w.directory, oldName)))
+	log := filepath.Join(w.directory, shimwire.LogName)
+	require.NoError(w.t, os.Rename(log, filepath.Join(w.directory, shimwire.OlderLogName)))
 	w.sizes.Rotate(w.sizes.Start() + w.size)
 	w.size = 0
 	w.save()
@@ -95,7 +97,7 @@ func (w *writtenLog) rotate() {
 // show returns the whole log as corralctl logs shows it.
 func (w *writtenLog) show(raw bool) string {
 	w.t.Helper()
-	openLog := func() (*os.File, error) { return os.Open(filepath.Join(w.directory, logName)) }
+	openLog := func() (*os.File, error) { return os.Open(filepath.Join(w.directory, shimwire.LogName)) }
 	files, err := openLogFiles(w.directory, openLog)
 	require.NoError(w.t, err)
 	defer files.close()
@@ -119,7 +121,7 @@ func (w *writtenLog) follow(lines int) (*follower, func() string) {
 // A FIFO may be in the place of one of the log's files. A log is shown without its sizes; for its
 // other files the user gets an error.
 func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
-	for _, name := range []string{logName, oldName, termsizes.FileName} {
+	for _, name := range []string{shimwire.LogName, shimwire.OlderLogName, termsizes.FileName} {
 		w := newWrittenLog(t)
 		w.write("new\r\n")
 		path := filepath.Join(w.directory, name)
@@ -197,7 +199,7 @@ func TestLogs_FollowsThroughRotation(t *testing.T) {
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\n", output())
 
 	// After the limit was reduced, the log is cut at its beginning.
-	path := filepath.Join(w.directory, logName)
+	path := filepath.Join(w.directory, shimwire.LogName)
 	w.write("eight\r\n")
 	require.NoError(t, os.WriteFile(path, []byte("seven\r\neight\r\n"), 0o600))
 	w.sizes.TrimStarts(0, int64(len("six\r\n")))

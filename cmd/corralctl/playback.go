@@ -11,14 +11,8 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/internal/safefile"
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/termsizes"
-)
-
-// logName is the file with a session's output. When it is full, it is renamed to oldName and a new
-// one is started.
-const (
-	logName = "output.log"
-	oldName = "output.log.1"
 )
 
 // logFiles are the two open files of a log and the recorded sizes of the agent's terminal, from the
@@ -33,6 +27,7 @@ type logFiles struct {
 // fs.ErrNotExist while there is no log.
 func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, error) {
 	const attempts = 8 // a log is not rotated so often while it is being opened
+	olderPath := filepath.Join(directory, shimwire.OlderLogName)
 	for n := 1; ; n++ {
 		if n > 1 {
 			<-time.After(time.Millisecond)
@@ -40,18 +35,17 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 		f := &logFiles{}
 		var err error
 		if f.newer, err = open(); err != nil {
-			if _, older := os.Stat(filepath.Join(directory, oldName)); older == nil && errors.Is(err, fs.ErrNotExist) &&
-				n < attempts {
+			if _, older := os.Stat(olderPath); older == nil && errors.Is(err, fs.ErrNotExist) && n < attempts {
 				continue
 			}
 			return nil, err
 		}
-		if f.older, err = safefile.Open(filepath.Join(directory, oldName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if f.older, err = safefile.Open(olderPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.close()
 			return nil, err
 		}
 		f.sizes, f.sized = readSizes(directory)
-		if f.isConsistent(filepath.Join(directory, logName)) {
+		if f.isConsistent(filepath.Join(directory, shimwire.LogName)) {
 			return f, nil
 		}
 		if n == attempts {

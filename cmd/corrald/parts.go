@@ -34,9 +34,6 @@ import (
 	"github.com/corrald/corral/units"
 )
 
-// slice contains the scopes of all sessions; the package installs it.
-const slice = "app-corral.slice"
-
 // paths are the directories, files and addresses of this user.
 type paths struct {
 	home     string
@@ -130,7 +127,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		return nil, err
 	}
 	info := server.Info{
-		Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out,
+		Version: version.Version, Slice: supervisor.Slice, StateDir: p.state, Reload: d.reload, Log: out,
 		SetNotifications: func(on bool) error { return d.notify.SetEnabled(on) },
 		StartAtLogin:     (&loginEnabler{parts: d}).enable,
 	}

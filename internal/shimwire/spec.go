@@ -5,6 +5,17 @@ import (
 	"time"
 )
 
+// Names of files of a session that both the daemon and the shim use.
+const (
+	// SpecName is the file in the runtime directory that contains the Spec. The shim removes it as
+	// soon as it has read it.
+	SpecName = "run"
+	// LogName is the file in the state directory with the output of the agent.
+	LogName = "output.log"
+	// OlderLogName is the name that the shim gives to a full log.
+	OlderLogName = LogName + ".1"
+)
+
 // Spec describes a run to its shim. The daemon passes it in a file of mode 0600 below
 // XDG_RUNTIME_DIR, which the shim unlinks as soon as it has read it. A command line would be
 // visible to every user, and a file in the state directory would survive the login.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/safefile"
+	"github.com/corrald/corral/internal/shimwire"
 )
 
 // Printed describes the id of its conversation that an agent prints at its end.
@@ -47,7 +48,7 @@ func (Detector) DetectPrinted(dir string, p Printed, variables Variables) string
 // tail reads the last size bytes of a session's log, which may have been rotated just before.
 func tail(dir string, size int64) ([]byte, error) {
 	var text []byte
-	for _, name := range []string{"output.log", "output.log.1"} {
+	for _, name := range []string{shimwire.LogName, shimwire.OlderLogName} {
 		f, err := safefile.Open(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) { // the new file could not be created, or the log was never rotated
 			continue

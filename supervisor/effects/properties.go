@@ -15,9 +15,6 @@ import (
 	"github.com/corrald/corral/units"
 )
 
-// slice is the slice of all scopes of Corral.
-const slice = "app-corral.slice"
-
 // newScope returns the scope in which the plan's run is to be started, without processes.
 func newScope(p supervisor.Plan) (units.Scope, error) {
 	s := units.Scope{Name: p.Unit}
@@ -30,7 +27,7 @@ func newScope(p supervisor.Plan) (units.Scope, error) {
 		props[name] = value
 	}
 	set("Description", p.Description)
-	set("Slice", slice)
+	set("Slice", supervisor.Slice)
 	set("Delegate", true) // so that a new tmux server can be started in it later
 	set("TimeoutStopUSec", uint64(p.StopTimeout/time.Microsecond))
 	// At logout, systemd stops the daemon before the scope, and the daemon saves its state.

@@ -94,7 +94,7 @@ func (x *Executor) writeSpec(ctx context.Context, p supervisor.Plan) (string, er
 	if err := os.MkdirAll(p.RuntimeDir, 0o700); err != nil {
 		return "", err
 	}
-	path := filepath.Join(p.RuntimeDir, "run")
+	path := filepath.Join(p.RuntimeDir, shimwire.SpecName)
 	for _, old := range []string{path, spec.Socket} {
 		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err

@@ -249,6 +249,8 @@ func (f *fakeSystem) IsStopping(context.Context) bool {
 
 func (f *fakeSystem) IsTmuxResponding(context.Context, Target) bool { return f.answers }
 
+func (f *fakeSystem) Reap(int) {}
+
 func (f *fakeSystem) OpenPidfd(session.Process) (int, bool) {
 	if f.dead {
 		return -1, false

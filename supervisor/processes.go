@@ -3,8 +3,6 @@ package supervisor
 import (
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
@@ -53,7 +51,7 @@ func (w *tmuxWatch) watch() bool {
 			e.markDirty() // another tmux server may run by now, which has to be watched
 		}
 		e.loop.descriptors.Close(&d)
-		reap(process.PID)
+		e.loop.system.Processes.Reap(process.PID)
 		if e.isCurrent(run) && e.rec.Run.TmuxProc == process {
 			w.exited()
 		}
@@ -67,14 +65,6 @@ func (w *tmuxWatch) watch() bool {
 	// The pidfd of an earlier server is not closed: that server has to be reaped once it exits.
 	w.pidfd, w.process = d, process
 	return true
-}
-
-// reap collects the exit status of a tmux server that this daemon has started. A server that an
-// earlier daemon has started is a child of systemd by now.
-func reap(pid int) {
-	if pid > 0 {
-		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
-	}
 }
 
 // exited is called when the run's tmux server has exited. A running shim reports that it has lost

@@ -97,6 +97,9 @@ type Processes interface {
 	// OpenPidfd returns a pidfd of exactly this process, which the caller owns; alive is false if it
 	// has exited.
 	OpenPidfd(p session.Process) (pidfd int, alive bool)
+	// Reap reaps a tmux server that has exited, if this daemon has started it. A server that an
+	// earlier daemon has started is a child of systemd by now.
+	Reap(pid int)
 	// IsRunning reports whether exactly this process has not exited, false if that cannot be
 	// determined.
 	IsRunning(p session.Process) bool

@@ -391,8 +391,9 @@ func (t *Tmux) commandWithInput(
 
 // Reap reaps a server that has exited, if it is a child of this process. It never waits.
 func Reap(pid int) {
-	var status unix.WaitStatus
-	_, _ = unix.Wait4(pid, &status, unix.WNOHANG, nil)
+	if pid > 0 { // 0 and less stand for any child
+		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+	}
 }
 
 func withoutVariable(env []string, name string) []string {

@@ -63,6 +63,8 @@ func (fakeSystem) PulledIn(context.Context) ([]string, error)          { return 
 func (fakeSystem) IsStopping(context.Context) bool                     { return false }
 func (fakeSystem) Scopes(context.Context) ([]supervisor.Scope, error)  { return nil, nil }
 
+func (fakeSystem) Reap(int) {}
+
 func (fakeSystem) OpenPidfd(session.Process) (int, bool) { return -1, false }
 
 func (fakeSystem) StaysPopulated(string) bool     { return true }

@@ -37,6 +37,9 @@ func (processes) OpenPidfd(p session.Process) (int, bool) {
 	return -1, false
 }
 
+// Reap implements supervisor.Processes.
+func (processes) Reap(pid int) { tmux.Reap(pid) }
+
 // IsRunning implements supervisor.Processes.
 func (processes) IsRunning(p session.Process) bool {
 	fd, err := proc.OpenPidfd(proc.Identity(p))

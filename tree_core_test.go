@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,12 +53,14 @@ func TestSupervisor_HasFewMethods(t *testing.T) {
 }
 
 func TestStructs_AreSmall(t *testing.T) {
-	large := map[string]bool{}
+	large, checked := map[string]bool{}, map[string]bool{}
 	for _, f := range tree(t) {
-		if f.test || !slices.ContainsFunc(core, func(folder string) bool { return isInside(f.folder, folder) }) {
+		i := slices.IndexFunc(core, func(folder string) bool { return isInside(f.folder, folder) })
+		if f.test || i < 0 {
 			continue
 		}
 		for _, s := range f.structs() {
+			checked[core[i]] = true
 			n := len(s.fields) + len(s.embedded)
 			if n <= maxFields {
 				continue
@@ -68,46 +71,58 @@ func TestStructs_AreSmall(t *testing.T) {
 				"make a type of those that change together", s.at, name, n, maxFields)
 		}
 	}
+	for _, folder := range core {
+		assert.True(t, checked[folder], "core lists %s, in which no struct was found", folder)
+	}
 	for name := range largeRecords {
 		assert.True(t, large[name], "largeRecords lists %s, which is not a large struct", name)
 	}
 }
 
 // TestSupervisor_EmbedsNothing: an embedded type adds fields and methods that no limit counts. An
-// exported field is state that another package can change outside of the event loop.
+// exported field of Supervisor would be state that other packages can change outside of the event
+// loop. They have no access to values of the unexported types, such as loop and entry.
 func TestSupervisor_EmbedsNothing(t *testing.T) {
+	found := false
 	for _, f := range tree(t) {
 		if f.test || f.folder != "supervisor" {
 			continue
 		}
 		for _, s := range f.structs() {
 			assert.Empty(t, s.embedded, "%s: %s embeds a type", s.at, s.name)
-			if s.name == "Supervisor" || s.name == "loop" {
+			if s.name == "Supervisor" {
+				found = true
 				assert.Empty(t, slices.DeleteFunc(s.fields, func(field string) bool { return !ast.IsExported(field) }),
 					"%s: %s has exported fields", s.at, s.name)
 			}
 		}
 	}
+	require.True(t, found, "package supervisor has no struct Supervisor")
 }
 
 // walkTitles are the sections of the chapter “Walks” of docs/ARCHITECTURE.md.
 var walkTitles = []string{"A session starts", "An agent exits", "The daemon adopts running sessions"}
 
-// maxWalkFiles is how many Go files a reader of one walk has to open.
+// maxWalkFiles limits how many Go files one walk links to.
 const maxWalkFiles = 4
 
 var (
-	walkItem     = regexp.MustCompile(`\n(?:\d+\. |\n)`)      // begins an item of a list, or a paragraph
-	walkFunction = regexp.MustCompile("`([^`\\s]+\\))`")      // `Next()` or `Supervisor.Start()`
-	walkFile     = regexp.MustCompile(`\]\(([^():#]+\.go)\)`) // [operations.go](../supervisor/operations.go)
+	walkItem     = regexp.MustCompile(`\n(?:\d+\. |\n)`)                    // begins an item of a list, or a paragraph
+	walkFunction = regexp.MustCompile("`([^`\\s]+\\))`")                    // `Next()` or `Supervisor.Start()`
+	walkFile     = regexp.MustCompile(`\]\(([^()]*\.go(?:[#? ][^()]*)?)\)`) // [operations.go](../supervisor/operations.go)
+	walkType     = regexp.MustCompile("`([A-Z][A-Za-z0-9]*)`")              // `StartScope`
 	walksChapter = regexp.MustCompile(`(?s)\n## Walks\n(.*?)(?:\n## |$)`)
+
+	dbusName     = regexp.MustCompile(`<(?:method|signal) name="(\w+)"`)
+	partsDiagram = regexp.MustCompile("(?s)\n## The event loop and its parts\n```\n(.+?)\n```\n")
+	partNames    = regexp.MustCompile(`^ +(\w+(?: · \w+)*)(?:  |$)`) // at the beginning of a line of the diagram
 )
 
 // TestArchitecturePage_WalksNameWhatExists: the chapter describes how the code works, and so it has
 // to change with the code. In an item of a list, or a paragraph, each name in backquotes that ends
 // in () is a function, `Next()`, or a method, `Supervisor.Start()`, without its package. One of the
 // Go files to which the same item links declares it, and each of these files declares one of the
-// item's functions.
+// item's functions. A link leads to a whole file, not to a line of it.
 func TestArchitecturePage_WalksNameWhatExists(t *testing.T) {
 	declared := map[string][]string{} // by file
 	for _, f := range tree(t) {
@@ -146,7 +161,7 @@ func checkWalkItem(t *testing.T, walk, item string, declared map[string][]string
 		inFiles = append(inFiles, declared[file]...)
 		isDeclared := func(function string) bool { return slices.Contains(declared[file], function) }
 		assert.True(t, slices.ContainsFunc(functions, isDeclared),
-			"the walk %q links to %s, which does not exist, or declares no function that the item names", walk, file)
+			"the walk %q links to %s, which is not a Go file, or declares no function that the item names", walk, file)
 	}
 	for _, function := range functions {
 		assert.True(t, slices.Contains(inFiles, function),
@@ -154,6 +169,72 @@ func checkWalkItem(t *testing.T, walk, item string, declared map[string][]string
 	}
 }
 
+// TestArchitecturePage_WalksNameTypesOfPackageSession: each other name in backquotes that has the
+// form of an exported identifier of Go, such as `StartScope`, is that of an event, an effect or a
+// phase: a type or a constant of that package. Methods and signals of D-Bus, and the signals of
+// signal(7), have names of this form as well.
+func TestArchitecturePage_WalksNameTypesOfPackageSession(t *testing.T) {
+	known := declaredNames(t, "supervisor/session", token.TYPE, token.CONST)
+	files, err := filepath.Glob("dbusapi/*.xml")
+	require.NoError(t, err)
+	for _, file := range append(files, "dbusapi/server/introspect.go") { // the latter has the standard interfaces
+		for _, m := range dbusName.FindAllStringSubmatch(read(t, file), -1) {
+			known = append(known, m[1])
+		}
+	}
+	names := walkType.FindAllStringSubmatch(walksChapter.FindString(read(t, "docs/ARCHITECTURE.md")), -1)
+	require.NotEmpty(t, names)
+	for _, m := range names {
+		assert.True(t, slices.Contains(known, m[1]) || strings.HasPrefix(m[1], "SIG"),
+			"a walk names %s, which is neither a type or constant of supervisor/session nor a name on the bus", m[1])
+	}
+}
+
+// TestArchitecturePage_PartsAreTypes: each name in the diagram of the event loop and its parts is
+// that of a type.
+func TestArchitecturePage_PartsAreTypes(t *testing.T) {
+	diagram := partsDiagram.FindStringSubmatch(read(t, "docs/ARCHITECTURE.md"))
+	require.NotNil(t, diagram, "docs/ARCHITECTURE.md has no diagram of the event loop and its parts")
+	types := declaredNames(t, "supervisor", token.TYPE)
+	for line := range strings.Lines(diagram[1]) {
+		names := partNames.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		require.NotNil(t, names, "the line %q of the diagram does not begin with names", line)
+		for name := range strings.SplitSeq(names[1], " · ") {
+			assert.True(t, slices.Contains(types, name), "the diagram names %s, which is not a type of package supervisor", name)
+		}
+	}
+}
+
+// declaredNames returns the names that the package in the folder declares outside of functions with
+// these keywords: token.TYPE, token.CONST or token.VAR.
+func declaredNames(t *testing.T, folder string, keywords ...token.Token) []string {
+	t.Helper()
+	var names []string
+	for _, f := range tree(t) {
+		if f.test || f.folder != folder {
+			continue
+		}
+		for _, declaration := range f.ast.Decls {
+			group, ok := declaration.(*ast.GenDecl)
+			if !ok || !slices.Contains(keywords, group.Tok) {
+				continue
+			}
+			for _, spec := range group.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					names = append(names, spec.Name.Name)
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						names = append(names, name.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// isInside reports whether the folder is parent, or below it.
 func isInside(folder, parent string) bool { return strings.HasPrefix(folder+"/", parent+"/") }
 
 // functions returns the functions and methods that the file declares, as Next and Supervisor.Start.

@@ -141,8 +141,8 @@ var mayLog = []string{
 // pure lists the folders that contain nothing but rules: the caller passes the time.
 var pure = []string{"supervisor/retention", "supervisor/session"}
 
-// noMutex lists the folders whose state belongs to one goroutine, or that have none: a mutex there
-// is a mistake in the design.
+// noMutex lists the folders, with those below them, whose state belongs to one goroutine, or that
+// have none: a mutex there is a mistake in the design.
 var noMutex = []string{"supervisor", "units", "tmux", "dbusapi"}
 
 const maxLines = 500
@@ -252,8 +252,7 @@ func TestFiles_AreShort(t *testing.T) {
 
 func TestMutexes_AreNotUsedInTheCore(t *testing.T) {
 	for _, f := range tree(t) {
-		inside := func(folder string) bool { return f.folder == folder || strings.HasPrefix(f.folder, folder+"/") }
-		if f.test || !slices.ContainsFunc(noMutex, inside) {
+		if f.test || !slices.ContainsFunc(noMutex, func(folder string) bool { return isInside(f.folder, folder) }) {
 			continue
 		}
 		f.selectors("sync", func(name string, at token.Position) {
@@ -298,13 +297,9 @@ func TestSources_NeitherSleepNorSkipTests(t *testing.T) {
 // TestTimers_AreThoseOfPackageDeadline: a stopped timer of the Go runtime still wakes the process
 // at its time.
 func TestTimers_AreThoseOfPackageDeadline(t *testing.T) {
-	daemon := []string{
-		"cmd/corrald", "dbusapi/server", "notify", "supervisor", "supervisor/effects", "supervisor/environments",
-		"supervisor/workspaces",
-		"units", "tmux",
-	}
+	daemon := []string{"cmd/corrald", "dbusapi/server", "notify", "supervisor", "units", "tmux"}
 	for _, f := range tree(t) {
-		if f.test || !slices.Contains(daemon, f.folder) {
+		if f.test || !slices.ContainsFunc(daemon, func(folder string) bool { return isInside(f.folder, folder) }) {
 			continue
 		}
 		for pkg, timers := range map[string][]string{

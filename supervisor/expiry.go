@@ -167,10 +167,11 @@ func (x *expiry) alarmRang() {
 	x.suspendIdle()
 	now := time.Now()
 	go func() {
-		if ids, err := x.clean(x.loop.ctx, now, x.removalTime); err == nil && len(ids) > 0 {
-			x.loop.log.Info("removed sessions whose retention time has passed", "sessions", ids)
-		}
+		ids, err := x.clean(x.loop.ctx, now, x.removalTime)
 		x.loop.post(func() {
+			if err == nil && len(ids) > 0 {
+				x.loop.log.Info("removed sessions whose retention time has passed", "sessions", ids)
+			}
 			x.postponeRemovals(now)
 			x.armAlarm()
 		})

@@ -117,7 +117,7 @@ func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, er
 	// The key is set for a session that an older version has started without one. Attaching works
 	// without it.
 	if err := s.loop.executeOn(ctx, t, session.SetDetachKey{Key: key}); err != nil {
-		s.loop.log.Debug("cannot set the detach key", "session", id, "err", err)
+		s.loop.post(func() { s.loop.log.Debug("cannot set the detach key", "session", id, "err", err) })
 	}
 	argv, err := s.loop.system.Terminals.AttachCommand(ctx, t)
 	if err != nil {

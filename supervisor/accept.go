@@ -2,9 +2,9 @@ package supervisor
 
 import "context"
 
-// WhenAccepted returns a context for a method that waits for something. The method calls accepted
-// at most once, when the event loop has accepted the request: requests made after that are handled
-// after it. A method that does not wait, or is refused, does not call it.
+// WhenAccepted returns a context for a method that waits for something. The method calls accepted,
+// possibly more than once, when the event loop has accepted the request: requests made after that
+// are handled after it. A method that does not wait, or is refused at once, does not call it.
 func WhenAccepted(ctx context.Context, accepted func()) context.Context {
 	return context.WithValue(ctx, acceptedKey{}, accepted)
 }

@@ -335,7 +335,7 @@ func (a *adoption) awaitProbes(ctx context.Context) {
 // missed. If systemd does not answer, it is repeated after increasing delays.
 func (s *Supervisor) Resync() { s.loop.adoption.resync() }
 
-// resync is Resync. It waits for systemd, and so the event loop has it called by another goroutine.
+// resync is Resync. It waits for systemd: any goroutine but the event loop may call it.
 func (a *adoption) resync() {
 	var runs map[*entry]string
 	if a.loop.do(func() { runs = a.quiescentRuns() }) != nil {

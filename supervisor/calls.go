@@ -18,7 +18,7 @@ type calls struct {
 var ErrClosed = errors.New("corrald is shutting down")
 
 // withSession calls f with the session on the event loop. Then it waits for an answer on the
-// channel that f has returned, unless that is nil.
+// channel that f has returned, unless that is nil. Any goroutine but the event loop may call it.
 func (l *loop) withSession(ctx context.Context, id string, f func(*entry) (<-chan error, error)) error {
 	var reply <-chan error
 	var err error
@@ -37,14 +37,15 @@ func (l *loop) withSession(ctx context.Context, id string, f func(*entry) (<-cha
 	return l.awaitReply(ctx, reply)
 }
 
-// doWith is do for a function that is called with the session, and whose error it returns. Errors:
-// NoSuchSession, those of f.
+// doWith is do for a function that is called with the session, and whose error it returns. Any
+// goroutine but the event loop may call it. Errors: NoSuchSession, those of f.
 func (l *loop) doWith(id string, f func(*entry) error) error {
 	return l.withSession(l.ctx, id, func(e *entry) (<-chan error, error) { return nil, f(e) })
 }
 
 // awaitReply waits for the answer to a call. An answer of the last iteration of the event loop
-// counts, although the loop has ended. Errors: those of the call, TimedOut, ErrClosed.
+// counts, although the loop has ended. Any goroutine but the event loop may call it. Errors: those
+// of the call, TimedOut, ErrClosed.
 func (l *loop) awaitReply(ctx context.Context, reply <-chan error) error {
 	select {
 	case err := <-reply:

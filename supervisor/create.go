@@ -272,7 +272,7 @@ func (c *creation) checkCreatable(agent string, spec Spec) (def config.Agent, er
 }
 
 // chooseID returns the id that the client has specified, or generates one from its idBase: shop,
-// shop-2, … Errors: SessionExists.
+// shop-2, … It is called on the event loop. Errors: SessionExists.
 func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
 		if c.loop.sessions.byID[spec.ID] != nil || c.reserved[spec.ID] && !spec.reserved {

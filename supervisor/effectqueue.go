@@ -92,13 +92,14 @@ func (q *effectQueue) runNext() {
 	}()
 }
 
-// executeOn carries out an effect on a target and returns once that is done. It is not called by
-// the event loop, except for AnticipateStart.
+// executeOn carries out an effect on a target and returns once that is done. Any goroutine may call
+// it; the event loop does so only for AnticipateStart, which does not wait.
 func (l *loop) executeOn(ctx context.Context, t Target, effect session.Effect) error {
 	return l.system.Executor.Execute(ctx, Task{Effect: effect, Target: t}, nil)
 }
 
-// logFailure logs that an effect has failed, unless the daemon exits.
+// logFailure logs that an effect has failed, unless the daemon exits. Any goroutine but the event
+// loop may call it.
 func (l *loop) logFailure(t Target, effect session.Effect, err error) {
 	if err != nil && l.ctx.Err() == nil {
 		action := strings.TrimPrefix(fmt.Sprintf("%T", effect), "session.")

@@ -99,7 +99,8 @@ func (e *entry) definition() config.Agent { return e.loop.settings.agents[e.rec.
 // isCurrent reports whether the session exists, and this is the id of its last run.
 func (e *entry) isCurrent(run string) bool { return !e.removed && e.rec.Run.ID == run }
 
-// postEvent has ev applied on the event loop, unless the session was removed. Effects call it.
+// postEvent has ev applied on the event loop, unless the session was removed. Effects call it. Any
+// goroutine but the event loop may call it.
 func (e *entry) postEvent(ev session.Event) {
 	e.loop.post(func() {
 		if !e.removed {
@@ -108,7 +109,8 @@ func (e *entry) postEvent(ev session.Event) {
 	})
 }
 
-// postFor has f called on the event loop, unless isCurrent returns false for the run by then.
+// postFor has f called on the event loop, unless isCurrent returns false for the run by then. Any
+// goroutine but the event loop may call it.
 func (e *entry) postFor(run string, f func()) {
 	e.loop.post(func() {
 		if e.isCurrent(run) {

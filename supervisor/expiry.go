@@ -34,7 +34,8 @@ func (s *Supervisor) Clean(ctx context.Context) ([]string, error) {
 }
 
 // clean removes the sessions for which at returns a time that is not after now. First it asks
-// systemd which of them a unit still starts: if systemd does not answer, none is removed.
+// systemd which of them a unit still starts: if systemd does not answer, none is removed. Any
+// goroutine but the event loop may call it. It calls at on the event loop.
 func (x *expiry) clean(ctx context.Context, now time.Time, at func(*entry) time.Time) ([]string, error) {
 	operations := &x.loop.operations
 	isDue := func(e *entry) bool { return retention.IsDue(at(e), now) }
@@ -54,9 +55,10 @@ func (x *expiry) clean(ctx context.Context, now time.Time, at func(*entry) time.
 	})
 }
 
-// refreshPulledIn asks systemd which sessions a timer or another unit starts. It is called when the
-// daemon starts, after each reload of the user manager (enabling or disabling a unit causes one),
-// when a session begins to have a time of expiry, and before any session is removed.
+// refreshPulledIn asks systemd which sessions a timer or another unit starts. It is called after
+// each reload of the user manager (enabling or disabling a unit causes one), when a session begins
+// to have a time of expiry, and before any session is removed. Any goroutine but the event loop may
+// call it.
 func (x *expiry) refreshPulledIn(ctx context.Context) error {
 	ids, err := x.loop.system.Systemd.PulledIn(ctx)
 	if err != nil {

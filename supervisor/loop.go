@@ -17,8 +17,9 @@ import (
 	"github.com/corrald/corral/supervisor/workspaces"
 )
 
-// loop is the event loop. All fields belong to it, except those that do not change: ctx, system,
-// log, clocks, callbacks, and what of settings Reload does not replace.
+// loop is the event loop. Other goroutines use only the fields that never change: mailbox, ctx,
+// system, records, clocks, operations, and what of settings Reload does not replace; and the
+// methods of adoption and expiry that permit it.
 type loop struct {
 	mailbox chan func()
 	started bool            // run was called
@@ -96,7 +97,9 @@ func newLoop(o Options) *loop {
 	return l
 }
 
-// post has f called on the event loop, and does not wait. After the loop has ended it does nothing.
+// post has f called on the event loop, and does not wait until f has run. It blocks while the
+// mailbox is full; therefore the event loop itself does not call it, but any other goroutine may.
+// After the loop has ended, it does nothing.
 func (l *loop) post(f func()) {
 	select {
 	case l.mailbox <- f:
@@ -104,7 +107,8 @@ func (l *loop) post(f func()) {
 	}
 }
 
-// do has f called on the event loop and waits until f has returned. Errors: ErrClosed.
+// do has f called on the event loop and waits until f has returned. Any goroutine but the event
+// loop may call it. Errors: ErrClosed.
 func (l *loop) do(f func()) error {
 	ran := make(chan error, 1)
 	l.post(func() { f(); ran <- nil })

@@ -79,8 +79,8 @@ func (w *tmuxWatch) exited() {
 
 // confirmTmuxDeath applies the end of the tmux server if other processes of the scope outlive it.
 // If everything was killed together, systemd is about to report the end of the scope, and no untrue
-// state must be published before that. It waits for the processes, and so the loop does not call
-// it.
+// state must be published before that. It waits for processes: any goroutine but the event loop may
+// call it.
 func (e *entry) confirmTmuxDeath(run string, t Target) {
 	if e.loop.system.ControlGroups.StaysPopulated(t.ControlGroup) {
 		e.postEvent(session.TmuxDied{Run: run, Process: t.Tmux})

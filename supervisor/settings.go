@@ -68,7 +68,7 @@ func (s *settings) completeBegin(e *entry, begin session.Begin) session.Begin {
 // ListAgents returns the agent definitions by name.
 func (s *Supervisor) ListAgents() (map[string]config.Agent, error) { return s.loop.agents() }
 
-// agents returns the agent definitions by name.
+// agents returns the agent definitions by name. Any goroutine but the event loop may call it.
 func (l *loop) agents() (agents map[string]config.Agent, err error) {
 	err = l.do(func() { agents = l.settings.agents })
 	return agents, err
@@ -101,7 +101,7 @@ func (s *Supervisor) Reload(c config.Config, agents map[string]config.Agent) err
 }
 
 // setDetachKey sets the key of the current configuration, which may have been reloaded since this
-// was requested.
+// was requested. Any goroutine but the event loop may call it.
 func (l *loop) setDetachKey(t Target) error {
 	var key string
 	if err := l.do(func() { key = l.settings.config.DetachKey }); err != nil {

@@ -263,7 +263,7 @@ func (c *shimConn) disconnected() {
 }
 
 // probeShim returns the error of a connection to the shim of a run, nil if it can be established.
-// It may be called on any goroutine.
+// Any goroutine may call it.
 func (l *loop) probeShim(t Target) error {
 	fd, _, err := l.system.Terminals.DialShim(t)
 	if err == nil {

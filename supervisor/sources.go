@@ -18,8 +18,8 @@ func (s *Supervisor) ScopeStopping(unit, invocation string, cause StopCause) {
 	s.loop.scopeIsStopping(unit, invocation, func(w *scopeWatch) { w.applyStopCause(true, cause) })
 }
 
-// scopeIsStopping records that systemd stops the scope, and calls end unless the daemon ends the
-// run already.
+// scopeIsStopping records that systemd stops the scope, and calls end on the event loop unless the
+// daemon ends the run already. Any goroutine but the event loop may call it.
 func (l *loop) scopeIsStopping(unit, invocation string, end func(*scopeWatch)) {
 	l.post(func() {
 		e := l.sessions.findByUnit(unit)

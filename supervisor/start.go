@@ -162,7 +162,8 @@ func (s *runStart) startScope() {
 var errEnded = errors.New("the run has ended already")
 
 // proceed records the resolved path of the workspace of a run that is about to start. It returns
-// errEnded if the run has ended meanwhile: its start has failed because it has taken too long.
+// errEnded if the run has ended meanwhile: its start has failed because it has taken too long. Any
+// goroutine but the event loop may call it.
 func (s *runStart) proceed(run string, resolution *workspaces.Resolution) error {
 	e := s.e
 	result := errEnded
@@ -180,7 +181,8 @@ func (s *runStart) proceed(run string, resolution *workspaces.Resolution) error 
 }
 
 // postStartStep is postEvent for a step of StartScope. If the event reports that the run begins a
-// new conversation, this is on disk when postStartStep returns.
+// new conversation, this is on disk when postStartStep returns, unless it cannot be saved. Any
+// goroutine but the event loop may call it.
 func (e *entry) postStartStep(ev session.Event) {
 	notFound, ok := ev.(session.ConversationNotFound)
 	if !ok {

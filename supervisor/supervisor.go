@@ -1,14 +1,15 @@
-// Package supervisor owns all sessions: it decides, saves, publishes, and has effects carried out.
+// Package supervisor owns all sessions: it decides, saves, publishes, and starts effects.
 //
 // One goroutine, the event loop, owns all state; others post functions to its mailbox. One
 // iteration drains the mailbox, applies the events, saves, publishes, and then starts effects. The
-// loop waits for nothing but the store: whatever takes time is an effect. A goroutine of the
-// session carries out its effects one after the other, and posts their results as events.
+// loop waits for nothing but the store: whatever takes time is an effect. Another goroutine carries
+// it out, and posts the result as an event. The effects that the loop decides for one session run
+// one after the other, except for immediate ones (session.IsImmediate).
 //
 // Supervisor is the interface of the package: its methods are the calls of clients and the events
 // of the machine. loop is the event loop, and entry is one session in it; what they consist of has
-// types of its own. Except for post, do, withSession and awaitReply of loop, and the methods of
-// operations, their methods are called by the event loop only.
+// types of its own. Their methods are called by the event loop only, unless a comment on the method
+// or its type permits other goroutines.
 package supervisor
 
 import (

@@ -184,7 +184,8 @@ func (t *worktrees) undoUnconfirmed() {
 	}
 }
 
-// belongsToSession reports whether the worktree at path was created for a session.
+// belongsToSession reports whether the worktree at path was created for a session. It is called on
+// the event loop.
 func (t *worktrees) belongsToSession(path string) bool {
 	for _, e := range t.loop.sessions.byID {
 		if e.rec.Worktree != nil && e.rec.Worktree.Path == path {

@@ -17,7 +17,8 @@ type Resolver struct {
 }
 
 // NewResolver returns a Resolver. Resolve returns a path without symbolic links; it may block. Post
-// has a function called on the event loop, and does not wait.
+// has a function called on the event loop; it may block as well, and is called by other goroutines
+// only.
 func NewResolver(
 	resolve func(path string) (string, error), post func(func()), timer deadline.Start,
 ) *Resolver {

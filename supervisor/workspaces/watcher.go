@@ -37,9 +37,10 @@ type workspace struct {
 	probeAgain bool   // its result may be outdated: another one has to follow
 }
 
-// NewWatcher returns a Watcher without workspaces. Post has a function called on the event loop,
-// and does not wait. The other functions are called there after each probe: first recordErr, once,
-// with the id of any session that uses the workspace; then observed for each of these sessions.
+// NewWatcher returns a Watcher without workspaces. Post has a function called on the event loop; it
+// may block, and is called by other goroutines only. The other functions are called on the event
+// loop after each probe: first recordErr, once, with the id of any session that uses the workspace;
+// then observed for each of these sessions.
 //
 // RecordErr stores in *before, which is the result of the previous attempt, why the workspace
 // cannot be watched: err, nil if it can. The inode that observed gets is the directory that was

@@ -145,8 +145,8 @@ func (e *entry) waitUntil(ready func(*entry) bool) <-chan error {
 	return reply
 }
 
-// whenPublished returns a channel that receives nil once the changes of this iteration are saved
-// and published.
+// whenPublished returns a channel that receives nil once the changes of this iteration are
+// published, after an attempt to save them.
 func (e *entry) whenPublished() <-chan error {
 	return e.waitUntil(func(*entry) bool { return true })
 }

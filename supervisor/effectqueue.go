@@ -9,12 +9,13 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// effectQueue contains the effects of a session that are carried out one after the other.
+// effectQueue runs functions of a session that are called outside of the event loop, one at a time
+// and in order.
 type effectQueue struct {
 	e       *entry
 	waiting []func()     // to be carried out, in this order
 	busy    bool         // one of them is being carried out
-	held    []queueEntry // decided in this iteration: added once it is saved and published
+	held    []queueEntry // decided in this iteration: added once that is published
 }
 
 // queueEntry is a function that is called outside of the event loop.
@@ -24,12 +25,13 @@ type queueEntry struct {
 }
 
 // queueEffect has an effect carried out on the current run of a session, and logs its failure. The
-// session's goroutine carries it out once everything that was decided in this iteration is saved
-// and published; an immediate effect (session.IsImmediate) is carried out at once by another one.
+// effect is enqueued once everything that was decided in this iteration is published: see
+// afterSave. An immediate effect (session.IsImmediate) does not wait: another goroutine carries it
+// out at once.
 func (e *entry) queueEffect(effect session.Effect) {
 	t := e.target()
 	if _, is := effect.(session.ContinueShim); is && t.Shim.PID == 0 {
-		t.Shim = e.run.shim.peer // of the connection: the shim has not introduced itself yet
+		t.Shim = e.run.shim.peer // of the connection: the shim has not sent its Hello yet
 	}
 	run := func() { e.loop.logFailure(t, effect, e.loop.executeOn(e.loop.ctx, t, effect)) }
 	if session.IsImmediate(effect) {
@@ -39,10 +41,13 @@ func (e *entry) queueEffect(effect session.Effect) {
 	}
 }
 
-// afterSave enqueues f once the decisions of this iteration are saved and published.
+// afterSave enqueues f once the decisions of this iteration are published. They are saved by then,
+// unless the save has failed (entry.saving): startAfterSave is for a function that must not be
+// called then.
 func (q *effectQueue) afterSave(f func()) { q.hold(queueEntry{run: f}) }
 
-// startAfterSave is afterSave for the start of a run: see cancelUnsavedStarts.
+// startAfterSave is afterSave for the start of a run. It does not enqueue f if the session could
+// not be saved: see cancelUnsavedStarts.
 func (q *effectQueue) startAfterSave(f func()) {
 	q.hold(queueEntry{f, true})
 }
@@ -67,7 +72,7 @@ func (q *effectQueue) hold(next queueEntry) {
 	e.markDirty()
 }
 
-// add has the session's goroutine call f, after what was enqueued before.
+// add has another goroutine call f, after what was enqueued before.
 func (q *effectQueue) add(f func()) {
 	q.waiting = append(q.waiting, f)
 	q.runNext()

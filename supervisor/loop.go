@@ -168,7 +168,7 @@ drain:
 }
 
 // finishIteration saves and publishes the changes of this iteration, and only then starts the
-// effects that were decided: what an effect causes is never published before what led to it.
+// effects that were decided: the result of an effect is never published before its cause.
 func (l *loop) finishIteration() {
 	if len(l.iteration.dirty) == 0 && len(l.iteration.afterPublish) == 0 {
 		return

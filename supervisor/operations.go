@@ -288,8 +288,8 @@ func (s *Supervisor) SetOnLogin(ctx context.Context, id, onLogin string) error {
 	return s.loop.operations.changeRecord(ctx, id, func(rec *session.Session) { rec.OnLogin = spec.OnLogin })
 }
 
-// changeRecord changes the record of the session by f, and returns once that is saved and
-// published.
+// changeRecord changes the record of the session by f, and returns once that is published, after an
+// attempt to save it.
 func (o *operations) changeRecord(ctx context.Context, id string, f func(*session.Session)) error {
 	return o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		o.loop.expiry.changeWanted(e, func() { f(e.rec) })

@@ -10,7 +10,7 @@ import (
 // If one of the functions fails, the session stays.
 type removal struct {
 	check  func(*entry) error // called first, by the event loop
-	before func() error       // called next, by the session's goroutine
+	before func() error       // called next, outside of the event loop
 	dir    string             // resolved path of the worktree that is being removed, with a final slash; "" for none
 }
 

@@ -12,8 +12,10 @@ import (
 )
 
 // System is the machine as the event loop uses it: Executor changes what belongs to a session, the
-// others read and watch. All of them are called at the same time by several goroutines. A method
-// without a context does not block, unless its comment states that.
+// others read and watch. There are exceptions: Systemd.Abandon gives scopes back to systemd,
+// Processes reaps tmux servers that have exited, and Environments may run the login shell and
+// updates the link to the user's ssh-agent. All of them are called at the same time by several
+// goroutines. A method without a context does not block, unless its comment states that.
 type System struct {
 	Executor      Executor
 	Systemd       Systemd
@@ -50,7 +52,8 @@ type Task struct {
 // ErrNoShim is returned by ReopenSockets if the shim of the run does not run.
 var ErrNoShim = errors.New("the shim does not run")
 
-// Systemd reads and watches the scopes that the user's systemd has.
+// Systemd reads and watches the scopes that the user's systemd has, and gives them back to it
+// (Abandon).
 type Systemd interface {
 	// Scopes lists the scopes of sessions.
 	Scopes(ctx context.Context) ([]Scope, error)
@@ -150,7 +153,8 @@ type Terminals interface {
 // Environments composes the environments of runs, and finds programs in them: an
 // environments.Composer. It may run the login shell.
 type Environments interface {
-	// Compose returns the variables of a run of this session in dir, with their sources.
+	// Compose returns the variables of a run of this session in dir, with their sources. It updates
+	// the link to the user's ssh-agent so that it refers to the caller's, if there is one.
 	Compose(ctx context.Context, s environments.Sources, session, dir string) ([]environment.Variable, error)
 	// FindProgram returns why a program, a path or a name in the PATH of that environment, could not
 	// be executed in dir. It returns nil if this cannot be determined before the start, as for a

@@ -46,9 +46,9 @@ func NewComposer(
 }
 
 // Compose returns the variables of the agent of the session, which runs in dir, with their sources.
-// It makes the path at which agents find the user's ssh-agent point to the caller's. It returns an
-// error if the environment of the user manager, a file of the definition or that path is not
-// available.
+// It updates the link to the ssh-agent so that it refers to the caller's ssh-agent. It returns an
+// error if the environment of the user manager or a file of the definition is not available, or if
+// that link cannot be updated.
 func (c *Composer) Compose(ctx context.Context, sources Sources, session, dir string) ([]environment.Variable, error) {
 	s, err := c.complete(ctx, sources)
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *Composer) complete(ctx context.Context, sources Sources) (environment.S
 	return s, ctx.Err()
 }
 
-// updateSSHAgentLink makes the path at which agents find the user's ssh-agent point to the caller's
-// ssh-agent. If no ssh-agent responds there then, the path points to that of the user manager.
+// updateSSHAgentLink updates the link to the ssh-agent so that it refers to the caller's ssh-agent.
+// If no ssh-agent responds there then, the link refers to that of the user manager.
 func (c *Composer) updateSSHAgentLink(s environment.Sources) error {
 	if socket, is := environment.Lookup(s.Caller, "SSH_AUTH_SOCK"); is {
 		if err := sshagent.UpdateLink(c.runtimeDir, socket); err != nil {

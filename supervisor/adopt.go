@@ -139,8 +139,8 @@ func (e *entry) adoptRun(sc Scope) {
 		_ = os.MkdirAll(e.loop.settings.runtimeDir(e.rec.ID), 0o700)
 		e.run.files.watch()
 	}
-	// In this order: if an agent has started and exited since read above, read below finds its
-	// record.
+	// In this order: if an agent has started and exited since the first exit.read, the second one
+	// finds its record.
 	hasPane := e.run.tmux.adopt()
 	e.run.shim.connect()
 	e.run.reports.attached = e.loop.system.Terminals.IsAttached(e.target())
@@ -202,7 +202,7 @@ func (w *scopeWatch) adopt(sc Scope, exited bool) bool {
 	return true
 }
 
-// interrupted applies that an earlier daemon has exited while it started the run.
+// interrupted applies the failure of a start that an earlier daemon did not finish.
 func (s *runStart) interrupted() {
 	s.e.apply(session.StartFailed{
 		Run: s.e.rec.Run.ID, Reason: "corrald was interrupted while it started", Interrupted: true,
@@ -210,7 +210,7 @@ func (s *runStart) interrupted() {
 	})
 }
 
-// killUnplaced kills a tmux server that was started for a run and never got into its scope.
+// killUnplaced kills a tmux server that was started for a run and was never moved into its scope.
 func (w *tmuxWatch) killUnplaced() {
 	t := w.e.target()
 	t.ControlGroup = ""

@@ -106,9 +106,9 @@ func (o *operations) forEachID(
 // before it begins with the next one: for example, a file system with a workspace may not respond.
 const acceptTimeout = time.Second
 
-// succeededIDs returns the ids whose operations have succeeded. It ignores errors of sessions whose
-// state has changed meanwhile; it returns the error that the time was over, or that the daemon
-// exits.
+// succeededIDs returns the ids whose operations have succeeded. It ignores errors that concern only
+// one session, whose state shows them; it returns the last of the others, such as the error for an
+// expired time limit, or for a daemon that exits.
 func succeededIDs(ids []string, errs []error) ([]string, error) {
 	done := []string{}
 	var failed error

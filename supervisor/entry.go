@@ -14,7 +14,7 @@ type entry struct {
 	loop         *loop
 	rec          *session.Session
 	adoptedState session.State // in the record of an earlier daemon, "" if no earlier daemon saved the session
-	published    *Snapshot     // the snapshot that clients have, nil if they have none
+	published    *Snapshot     // the snapshot that clients have, nil if none was published
 	dirty        bool          // it has changed in this iteration
 	removed      bool
 	saving       saving
@@ -36,7 +36,7 @@ type entry struct {
 	removeNotBefore time.Time // after a failed removal of an expired session: the next attempt is not before this time
 }
 
-// saving is what of a session is not saved.
+// saving records which changes of a session are not yet durable.
 type saving struct {
 	unsaved bool // the session has changed since it was saved
 	// onlyExit is set if all that is unsaved follows from exit_status, which is a record too.
@@ -53,7 +53,8 @@ type timer struct {
 	at      time.Duration // the deadline, by CLOCK_MONOTONIC, 0 if the timer does not run
 }
 
-// client is what a client knows of the end of a run because it has caused the end.
+// client is what clients know of the session's runs: it decides whether the end of a run was by
+// request.
 type client struct {
 	// run is the id of a run whose end is known to a client: it has signaled the agent, or its call
 	// has returned that the agent could not be started.
@@ -62,8 +63,8 @@ type client struct {
 	unattended bool // the session is being started because of a login, not for a client
 }
 
-// runtime is what the event loop needs for a run in addition to its facts. It ends with the daemon,
-// and a new daemon builds it again when it adopts the session.
+// runtime is what the event loop needs for a run in addition to its facts. It is not saved: a new
+// daemon builds it again when it adopts the session.
 type runtime struct {
 	start     runStart
 	scope     scopeWatch
@@ -84,7 +85,7 @@ func newEntry(l *loop, rec *session.Session) *entry {
 	return e
 }
 
-// resetRun forgets what is known of the session's last run in addition to its facts.
+// resetRun replaces the runtime of the last run by an empty one; the facts remain.
 func (e *entry) resetRun() {
 	e.run = runtime{
 		start: runStart{e: e}, scope: scopeWatch{e: e}, files: runFiles{e: e}, tmux: tmuxWatch{e: e},
@@ -93,7 +94,8 @@ func (e *entry) resetRun() {
 	}
 }
 
-// definition returns the definition of the session's agent, the zero value if it has none any more.
+// definition returns the definition of the session's agent, the zero value if the definition was
+// removed.
 func (e *entry) definition() config.Agent { return e.loop.settings.agents[e.rec.Agent] }
 
 // isCurrent reports whether the session exists, and this is the id of its last run.
@@ -170,7 +172,8 @@ func (e *entry) env() session.Env {
 	}
 }
 
-// execute carries out an effect: in the event loop immediately, or outside of it: see queueEffect.
+// execute carries out an effect: immediately in the event loop, or on another goroutine, by
+// queueEffect or the session's effectQueue.
 func (e *entry) execute(effect session.Effect) {
 	switch effect := effect.(type) {
 	case session.PrepareStart:

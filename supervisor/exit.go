@@ -19,7 +19,7 @@ import (
 type exitRecord struct {
 	e        *entry
 	rejected exitstatus.Status // the last record that was found while the agent ran
-	unproven bool              // a record was found before the shim had introduced itself
+	unproven bool              // a record was found before the shim's Hello
 }
 
 // read reads and applies the exit of the current run's agent, if the shim has recorded it: in the
@@ -182,7 +182,7 @@ type scopeEnd struct {
 }
 
 // ended applies the end of a scope that systemd has reported, if the scope belongs to the session's
-// live run. The exit of the agent comes first: inotify may report its record later.
+// live run. It first reads the record of the agent's exit, which inotify may not have reported yet.
 func (w *scopeWatch) ended(ended scopeEnd) {
 	e := w.e
 	if e.rec.Run.Live() && isInvocationOf(e.rec.Run, ended.invocation) {

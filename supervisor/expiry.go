@@ -23,8 +23,8 @@ type expiry struct {
 	alarmTime  time.Time // of the last SetAlarm
 	alarmStale bool      // the alarm may have to be set to another time
 
-	pulledInUnknown bool // since some sessions may expire, systemd was not asked whether a unit starts them
-	refreshing      bool // refreshUnknown is asking
+	pulledInUnknown bool // sessions have got a time of expiry since refreshUnknown last called refreshPulledIn
+	refreshing      bool // refreshUnknown waits for refreshPulledIn
 }
 
 // Clean removes the sessions whose retention time has ended, with leftover processes in their
@@ -113,7 +113,7 @@ func (x *expiry) changed(before, now time.Time) {
 }
 
 // iterationEnded is called after the changes of an iteration were published. It sets the alarm if
-// that may be necessary, at any rate if a change affects the counts.
+// the counts have changed or the alarm is stale.
 func (x *expiry) iterationEnded(countsChanged bool) {
 	if countsChanged || x.alarmStale {
 		x.armAlarm()

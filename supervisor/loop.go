@@ -242,7 +242,8 @@ type index struct {
 	byUnit map[string]*entry // by the name of the scope: no two sessions use the same name
 }
 
-// add adds a session, and watches its workspace if the session needs that.
+// add adds a session, and watches its workspace if its run is live, or if it was adopted without
+// ever having run.
 func (l *loop) add(e *entry) {
 	l.sessions.byID[e.rec.ID] = e
 	l.sessions.byUnit[UnitName(e.rec.Agent, e.rec.ID)] = e

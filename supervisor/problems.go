@@ -23,8 +23,8 @@ type Problem struct {
 	UntilSaved bool // the problem ends once the session is saved
 }
 
-// problemList contains the current problems. Some are added to it; it derives the others from the
-// state of the sessions, such as the result of their last save.
+// problemList contains the current problems. Problems of records, of files and of the daemon itself
+// are added explicitly; the others are derived from the state of the sessions.
 type problemList struct {
 	loop      *loop
 	added     []Problem         // found in records, or with files of sessions

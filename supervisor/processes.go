@@ -14,7 +14,7 @@ type tmuxWatch struct {
 	pidfd    sources.Descriptor
 	process  session.Process // of pidfd
 	lost     session.Process // the tmux server that had exited before it could be watched
-	notified bool            // it was made to notice that the agent has exited
+	notified bool            // ReapTmux was queued
 }
 
 // update watches the run's tmux server, unless that is done already, and makes it notice, once for

@@ -117,7 +117,7 @@ func exitAttrs(exit *exitstatus.Status) []any {
 	return nil
 }
 
-// status is the status of the daemon as its service manager knows it.
+// status is the status of the daemon as it was last reported to the service manager.
 type status struct {
 	loop          *loop
 	text          string // the last argument of Callbacks.SetStatus

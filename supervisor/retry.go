@@ -30,8 +30,8 @@ const (
 	maxRetry   = time.Minute
 )
 
-// openFiles creates the inotify instance that watches files, if there is none yet. If it cannot, it
-// sets a problem, and retry calls it again.
+// openFiles creates the inotify instance that watches files, if there is none yet. After an error,
+// it sets a problem, and retry calls openFiles again.
 func (r *retrier) openFiles() {
 	if r.loop.files.Inotify() != nil {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// scopeWatch notices the end of a run's scope: systemd reports it, or the kernel that the scope is
-// empty, or it is missing in a list.
+// scopeWatch detects the end of a run's scope: systemd reports it, the kernel reports that the
+// control group is empty, or the scope is missing in a list.
 type scopeWatch struct {
 	e            *entry
 	emptyTimer   deadline.Stopper // runs while the scope is empty and systemd has not reported its end
@@ -82,10 +82,10 @@ func (w *scopeWatch) check() {
 	w.checkEmpty()
 }
 
-// emptyScopeTimeout is how long systemd may take to report the end of a scope that is empty. It
-// needs milliseconds. It never reports the end if it has taken the scope for dead too early and has
-// forgotten it, which may happen to a new scope (systemd#36781) or to one that takes longer to stop
-// than it has time; nor if systemd had no inotify watch left for the scope when that started.
+// emptyScopeTimeout is how long systemd may take to report the end of a scope that is empty.
+// systemd usually needs milliseconds. It never reports the end of a scope that it has released too
+// early, which may happen to a new scope (systemd#36781) or to one whose stop has timed out, nor if
+// it had no inotify watch left when the scope was started.
 const emptyScopeTimeout = 2 * time.Second
 
 // checkEmpty starts a timer if the scope is empty, so that its end is noticed even if systemd does

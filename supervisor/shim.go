@@ -213,8 +213,7 @@ func (l *loop) isHelloCredible(hello shimwire.Message, shim session.Process) boo
 }
 
 // killOutsideScope kills an agent that has started outside of its scope, where its limits do not
-// apply and a stop does not reach it: no session is better than one that only seems to be
-// supervised.
+// apply and a stop does not reach it. A session that cannot be limited or stopped must not run.
 func (c *shimConn) killOutsideScope(agent session.Process) {
 	e := c.e
 	group := e.loop.system.Processes.ControlGroup(agent.PID)

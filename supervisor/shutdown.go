@@ -89,7 +89,8 @@ func (d *shutdown) announce(on bool) {
 // reasonLoginSessionEnded is the reason of a run that ended together with the user manager.
 const reasonLoginSessionEnded = "the login session ended"
 
-// run ends the event loop. It is called when the daemon has to exit, or has lost the bus.
+// run is the last iteration of the event loop. It is called when the daemon has to exit, or has
+// lost the bus.
 //
 // If only the daemon exits, the agents continue to run. Each live session is marked, so that it is
 // suspended if its agent is gone when the next daemon starts. But agents whose scopes systemd stops

@@ -89,7 +89,7 @@ func (e *entry) unwatchRun() {
 	e.run.agent.unwatch()
 	e.run.files.unwatch()
 	e.run.files.recordError(nil)
-	// What was a problem of the run is none any more.
+	// The problems of the run have ended.
 	if e.run.scope.deferredEnd != nil || e.loop.workspaces.Err(workspaceKeyOf(e)) != nil {
 		e.loop.problems.stale = true
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// queryStopCause asks systemd why it stops the scope, and then ends the run for that reason.
+// queryStopCause queries why systemd stops the scope, and then ends the run for that reason.
 // Signaled reports whether the processes have received SIGTERM.
 func (w *scopeWatch) queryStopCause(signaled bool) {
 	e, unit := w.e, w.e.rec.Run.Unit
@@ -39,9 +39,9 @@ func (w *scopeWatch) queryFoundStop() {
 	})
 }
 
-// applyStopCause ends the run because systemd stops its scope. What systemd reports about the scope
-// does not contain whether a user has stopped the scope, or the login session ends: for that,
-// applyStopCause asks systemd whether the whole user manager stops.
+// applyStopCause ends the run because systemd stops its scope. systemd does not report whether a
+// user has stopped the scope or the login session ends. applyStopCause therefore queries whether
+// the whole user manager is stopping.
 func (w *scopeWatch) applyStopCause(signaled bool, cause StopCause) {
 	e := w.e
 	if !signaled || cause.Since == 0 {

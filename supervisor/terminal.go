@@ -158,7 +158,7 @@ func (o *operations) wake(ctx context.Context, id string, anyReason bool) (woken
 		default:
 			if err = o.resume(ctx, id, nil); kindOf(err) != InvalidState {
 				return err == nil, err
-			} // otherwise another caller was faster, or the state has other reasons: look again
+			} // another caller has resumed the session, or its state has changed: repeat
 		}
 	}
 }

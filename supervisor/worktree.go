@@ -250,7 +250,8 @@ func (t *worktrees) checkLosses(id string, w worktree.Worktree) error {
 }
 
 // beginRemoval repeats checkUnused after the session's own agent has ended, because another session
-// may have begun a run there meanwhile. From then on none can. It is called on the event loop.
+// may have begun a run there meanwhile. After beginRemoval no other session can begin a run there.
+// It is called on the event loop.
 func (t *worktrees) beginRemoval(e *entry, root string) error {
 	if err := t.checkUnused(e, root); err != nil {
 		return err

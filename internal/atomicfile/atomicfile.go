@@ -180,7 +180,7 @@ const maxAside = 100
 // renamed first: a number is appended to its name.
 func SetAside(path string) (aside string, err error) { return realDisk.SetAside(path) }
 
-// SetAside is the function SetAside, on this disk.
+// SetAside is like the function SetAside, but uses the calls of this Disk.
 func (on Disk) SetAside(path string) (aside string, err error) {
 	return on.setAside(unix.AT_FDCWD, path)
 }

@@ -40,9 +40,9 @@ type conversationFile struct {
 // this PID in this control group, or, if it holds no such file, by the nearest of its descendants
 // that hold one; "" if there is none.
 //
-// An agent may hold several such files open: an earlier conversation, and those of agents that help
-// it. If their content shows which are conversations with the user, DetectOpen returns the one that
-// was written last. Otherwise it returns the known one or, if that is not among them, the first by
+// An agent may hold several such files open: an earlier conversation, and those of its subagents.
+// If their content shows which are conversations with the user, DetectOpen returns the one that was
+// written last. Otherwise it returns the known one or, if that is not among them, the first by
 // path: the files that an agent opens besides its conversation are created later.
 func (Detector) DetectOpen(group string, agent int, file OpenFile) string {
 	found := openConversationFiles(group, agent, file.Path)
@@ -102,8 +102,8 @@ func openConversationFiles(group string, agent int, pattern *regexp.Regexp) []co
 	return found
 }
 
-// distance returns the number of generations from a process up to its ancestor, negative if it does
-// not descend from that.
+// distance returns the number of generations from a process up to its ancestor, -1 if the process
+// is not a descendant.
 func distance(parents map[int]int, pid, ancestor int) int {
 	for steps := range len(parents) + 1 {
 		if pid == ancestor {

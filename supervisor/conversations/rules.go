@@ -184,10 +184,11 @@ func (r Rules) IsNew(id, reported string) bool {
 		id != reported && (id != run.Conversation || run.ConversationFrom != session.Reported)
 }
 
-// IsOpenFileDue reports whether the file that the agent holds open is to be detected because the
-// agent has reported its activity, or another conversation (isNew). This examines all processes of
-// the scope, and is therefore done only then; once the conversation was detected in this way, only
-// when the agent is no longer working, or has reported another one.
+// IsOpenFileDue reports whether to detect the conversation by the files that the agent holds open,
+// after a report of its activity. IsNew is whether the agent has reported another conversation.
+// Detector.DetectOpen examines all processes of the scope: a conversation that was detected by an
+// open file is therefore detected again only when the agent is no longer working, or has reported
+// another conversation.
 func (r Rules) IsOpenFileDue(activity string, isNew bool) bool {
 	run := r.Session.Run
 	return run.AgentAlive() && (run.ConversationFrom != session.OpenFile || activity != session.Working || isNew)

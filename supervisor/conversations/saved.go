@@ -13,7 +13,7 @@ import (
 )
 
 // Variables returns the environment of the agent, with the source of each variable. It is a
-// function because its result is seldom needed, and may take the run of a login shell.
+// function because the result is rarely needed, and may require a login shell to run.
 type Variables func() ([]environment.Variable, error)
 
 // Continuation is what a run needs that is to continue a conversation.

@@ -18,7 +18,7 @@ import (
 type processes struct{}
 
 // OpenPidfd implements supervisor.Processes. It reaps the process if that is an exited tmux server
-// which this daemon has started: nothing else waits for that.
+// which this daemon has started: no other code reaps it.
 func (processes) OpenPidfd(p session.Process) (int, bool) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// TestOpenPidfd_ReapsAnExitedTmuxServer uses a server that exits before the daemon watches it:
-// nothing else waits for it.
+// TestOpenPidfd_ReapsAnExitedTmuxServer uses a server that exits before the daemon watches it: no
+// other code reaps it.
 func TestOpenPidfd_ReapsAnExitedTmuxServer(t *testing.T) {
 	cmd := exec.Command("sleep", "infinity")
 	require.NoError(t, cmd.Start())

@@ -70,9 +70,9 @@ func (x *Executor) signal(ctx context.Context, t supervisor.Target, recipient st
 // exitRecordTime bounds how long a shim may take to record the exit of an agent that was killed.
 const exitRecordTime = time.Second
 
-// kill kills all processes of the scope. It first kills the agent and its leftover processes, so
-// that the shim can record the agent's exit. Then the kernel kills the whole control group at once,
-// from which no process can escape by forking.
+// kill kills all processes of the scope. It first kills the leftover processes and then the agent,
+// so that the shim can record the agent's exit. After that, the kernel kills the whole control
+// group at once, from which no process can escape by forking.
 func (x *Executor) kill(ctx context.Context, t supervisor.Target) error {
 	if shim := openShim(t); shim >= 0 {
 		_ = continueShim(t)

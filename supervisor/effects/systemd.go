@@ -56,8 +56,8 @@ func (s systemd) StartTime(ctx context.Context) (time.Duration, error) {
 }
 
 // IsStopping implements supervisor.Systemd. If systemd does not answer in time, the result is
-// false: agents are not ended because of a guess. At worst systemd ends them, which suspends them
-// as well.
+// false: an unknown state does not end agents. At worst systemd ends them, which suspends them as
+// well.
 func (s systemd) IsStopping(ctx context.Context) bool {
 	state, err := s.units.State(ctx)
 	return err == nil && state == "stopping"

@@ -6,7 +6,8 @@ import (
 	"github.com/corrald/corral/internal/fdpoll"
 )
 
-// Poller reports pidfds and sockets that are ready: a fdpoll.Poller.
+// Poller reports pidfds and sockets that are ready: a fdpoll.Poller. Run calls f on the goroutine
+// that called it, until Close.
 type Poller interface {
 	Add(fd int, key fdpoll.Key) error
 	Rearm(fd int, key fdpoll.Key) error
@@ -57,7 +58,8 @@ func (d *Descriptors) Watch(fd int, f func()) (Descriptor, error) {
 	return added, nil
 }
 
-// Rearm has an open descriptor that was reported as ready reported once more.
+// Rearm makes the poller report an open descriptor once when it is ready, whether or not it has
+// reported it before.
 func (d *Descriptors) Rearm(open Descriptor) error { return d.poller.Rearm(open.fd, open.key) }
 
 // Close closes a descriptor, if there is one, and sets it to the zero value.

@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 )
 
-// Inotify reports changes of files: an inotify.Watcher. Any goroutine may call Add.
+// Inotify reports changes of files: an inotify.Watcher. Any goroutine may call Add. Run calls f on
+// the goroutine that called it, until Close.
 type Inotify interface {
 	Add(path string, mask uint32) (int32, error)
 	Remove(watch int32)

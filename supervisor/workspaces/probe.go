@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/supervisor/sources"
 )
 
-// probe examines a workspace once, and holds the result. It runs on its own goroutine: a file
-// system that does not answer blocks whoever accesses it, without end.
+// probe examines a workspace once, and holds the result. It runs on its own goroutine: an access to
+// a file system that does not answer blocks, without a time limit.
 type probe struct {
 	inotify sources.Inotify // nil if there is none
 	Key
@@ -23,7 +23,8 @@ type probe struct {
 	// inode is the directory: before the probe the one that was last found there, zero if there was
 	// none.
 	inode session.Inode
-	// err is set if a component of the path cannot be watched because there are no more watches.
+	// err is set if a component of the path cannot be watched because there is no inotify instance, or
+	// because no more watches are left.
 	err error
 
 	watches        []addedWatch // of the components of the path

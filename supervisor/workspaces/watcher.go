@@ -1,6 +1,6 @@
 // Package workspaces watches whether the workspaces of sessions are in place, and resolves their
-// paths. A file system that does not answer blocks whoever accesses it, without end: the event loop
-// never does that itself.
+// paths. An access to a file system that does not answer blocks without a time limit. The event
+// loop therefore never accesses a workspace.
 package workspaces
 
 import (

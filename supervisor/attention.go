@@ -88,7 +88,7 @@ func (s *Supervisor) Misreported(expected, from string) error {
 		}
 		if now := s.loop.clocks.Monotonic(); r.nextMisreportLog <= now {
 			r.nextMisreportLog = now + misreportEvery
-			s.loop.log.Warn("a report from elsewhere was dropped", "session", expected, "from", from)
+			s.loop.log.Warn("dropped a status report of a process outside of the session", "session", expected, "from", from)
 		}
 		return nil
 	}); err != nil {

@@ -51,7 +51,7 @@ func TestReport_FromAnotherSessionIsDropped(t *testing.T) {
 	testbed.WaitFile(t, d.dir+"/over", nil)
 	assert.Empty(t, mine.properties().text("Attention"))
 	assert.Empty(t, other.properties().text("Attention"))
-	assert.Equal(t, 1, strings.Count(d.log.String(), "a report from elsewhere was dropped"),
+	assert.Equal(t, 1, strings.Count(d.log.String(), "dropped a status report of a process outside of the session"),
 		"the log entry is rate-limited")
 
 	var explanations []dbusapi.Explanation

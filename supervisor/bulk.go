@@ -37,7 +37,7 @@ const maxResumes = 4
 
 // suspendAll is SuspendAll, but first calls before on the event loop. One function on the loop
 // decides all suspensions: the sessions are saved together, which costs about as much as one sync,
-// and no agent is signaled before all are saved.
+// and no agent is signalled before all are saved.
 func (o *operations) suspendAll(ctx context.Context, why string, before func()) ([]string, error) {
 	var ids []string
 	var replies []<-chan error

@@ -200,7 +200,7 @@ func (c *creation) createChecked(ctx context.Context, agent string, spec Spec) (
 		if spec.NoStart {
 			reply = e.whenPublished()
 		} else {
-			reply = e.beginRun(session.OpStart, false, claim{caller: spec.CallerEnvironment})
+			reply = e.beginRun(session.OpStart, false, claim{callerEnvironment: spec.CallerEnvironment})
 		}
 	}); e != nil {
 		return "", e

@@ -56,7 +56,7 @@ type timer struct {
 // client is what clients know of the session's runs: it decides whether the end of a run was by
 // request.
 type client struct {
-	// run is the id of a run whose end is known to a client: it has signaled the agent, or its call
+	// run is the id of a run whose end is known to a client: it has signalled the agent, or its call
 	// has returned that the agent could not be started.
 	run        string
 	signal     int  // the signal that the client has sent to that agent

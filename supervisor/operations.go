@@ -74,7 +74,7 @@ func (o *operations) start(ctx context.Context, id string, caller []string) erro
 		if err := e.checkCanStart(false, workspace); err != nil {
 			return nil, err
 		}
-		return e.beginRun(session.OpStart, false, claim{resolution: workspace, caller: caller}), nil
+		return e.beginRun(session.OpStart, false, claim{resolution: workspace, callerEnvironment: caller}), nil
 	})
 }
 
@@ -128,7 +128,7 @@ func (o *operations) restart(ctx context.Context, id string, caller []string) er
 		if err := checkUnoccupied(e, false, workspace); err != nil {
 			return nil, err
 		}
-		return e.beginRun(session.OpRestart, false, claim{resolution: workspace, caller: caller}), nil
+		return e.beginRun(session.OpRestart, false, claim{resolution: workspace, callerEnvironment: caller}), nil
 	})
 }
 
@@ -170,12 +170,12 @@ func (o *operations) resume(ctx context.Context, id string, caller []string) err
 		case stale && e.rec.View().State == session.Orphaned:
 			return nil, refuse(WorkspaceMissing, "workspace %q is gone", e.rec.WorkingDirectory)
 		case stale:
-			return e.beginRun(session.OpResume, true, claim{caller: caller}), nil
+			return e.beginRun(session.OpResume, true, claim{callerEnvironment: caller}), nil
 		}
 		if err := e.checkCanStart(true, workspace); err != nil {
 			return nil, err
 		}
-		return e.beginRun(session.OpResume, false, claim{resolution: workspace, caller: caller}), nil
+		return e.beginRun(session.OpResume, false, claim{resolution: workspace, callerEnvironment: caller}), nil
 	})
 }
 

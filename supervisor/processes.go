@@ -13,18 +13,21 @@ type tmuxWatch struct {
 	e        *entry
 	pidfd    sources.Descriptor
 	process  session.Process // of pidfd
-	lost     session.Process // the tmux server that had exited before it could be watched
 	notified bool            // ReapTmux was queued
+
+	// confirmed is the server for which confirmTmuxDeath was called because it had exited before it
+	// could be watched.
+	confirmed session.Process
 }
 
 // update watches the run's tmux server, unless that is done already, and makes it notice, once for
 // each run, that the agent has exited.
 func (w *tmuxWatch) update() {
 	e, r := w.e, w.e.rec.Run
-	if !w.watch() && w.lost != r.TmuxProc {
+	if !w.watch() && w.confirmed != r.TmuxProc {
 		// The shim may have reported that its pane is lost before the loop knew of this server: then
 		// nothing else reports its exit.
-		w.lost = r.TmuxProc
+		w.confirmed = r.TmuxProc
 		go e.confirmTmuxDeath(r.ID, e.target())
 	}
 	if r.Ended() && r.Tmux == session.Alive && !w.notified {

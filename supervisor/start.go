@@ -31,15 +31,15 @@ type runStart struct {
 // other session can begin a run with the same conversation, or exclusively in the same directory,
 // meanwhile.
 type claim struct {
-	conversation string                 // "" if it is not known
-	dir          workspaces.Directory   // where the agent is going to run
-	resolution   *workspaces.Resolution // of the workspace's path, nil if it was not resolved
-	caller       []string               // the environment of the caller
+	conversation      string                 // "" if it is not known
+	dir               workspaces.Directory   // where the agent is going to run
+	resolution        *workspaces.Resolution // of the workspace's path, nil if it was not resolved
+	callerEnvironment []string               // of the client that has requested the run
 }
 
 // beginRun requests a new run and returns the channel on which the call is answered. If inside is
-// set, the run begins in the scope of the run before it. The caller has set the resolution and the
-// caller of the claim.
+// set, the run begins in the scope of the run before it. The caller sets the fields resolution and
+// callerEnvironment of the claim; beginRun sets the others.
 func (e *entry) beginRun(op session.Op, inside bool, c claim) <-chan error {
 	resume := conversations.Continues(e.rec, op == session.OpResume)
 	c.conversation = e.rules().KnownID(resume)
@@ -66,7 +66,7 @@ func (e *entry) prepareStart() {
 	e.unwatchRun()
 	e.unwatchWorkspace()
 	e.resetRun()
-	e.run.start.callerEnvironment = c.caller
+	e.run.start.callerEnvironment = c.callerEnvironment
 	if begin.Resume && !begin.Run.Resumed {
 		e.loop.log.Warn("the agent's conversation is unknown; it starts a new one",
 			"session", e.rec.ID, "agent", e.rec.Agent)

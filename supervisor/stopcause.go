@@ -7,8 +7,8 @@ import (
 )
 
 // queryStopCause queries why systemd stops the scope, and then ends the run for that reason.
-// Signaled reports whether the processes have received SIGTERM.
-func (w *scopeWatch) queryStopCause(signaled bool) {
+// Signalled reports whether the processes have received SIGTERM.
+func (w *scopeWatch) queryStopCause(signalled bool) {
 	e, unit := w.e, w.e.rec.Run.Unit
 	w.query(func() func() {
 		cause, err := e.loop.system.Systemd.StopCause(e.loop.ctx, unit)
@@ -16,7 +16,7 @@ func (w *scopeWatch) queryStopCause(signaled bool) {
 			if err != nil {
 				e.loop.log.Warn("cannot ask why a scope is stopped", "session", e.rec.ID, "unit", unit, "err", err)
 			}
-			w.applyStopCause(signaled, cause)
+			w.applyStopCause(signalled, cause)
 		}
 	})
 }
@@ -42,9 +42,9 @@ func (w *scopeWatch) queryFoundStop() {
 // applyStopCause ends the run because systemd stops its scope. systemd does not report whether a
 // user has stopped the scope or the login session ends. applyStopCause therefore queries whether
 // the whole user manager is stopping.
-func (w *scopeWatch) applyStopCause(signaled bool, cause StopCause) {
+func (w *scopeWatch) applyStopCause(signalled bool, cause StopCause) {
 	e := w.e
-	if !signaled || cause.Since == 0 {
+	if !signalled || cause.Since == 0 {
 		cause.Since = e.loop.clocks.Monotonic()
 	}
 	switch cause.Result {
@@ -52,17 +52,17 @@ func (w *scopeWatch) applyStopCause(signaled bool, cause StopCause) {
 		e.apply(session.ScopeResult{
 			Run: e.rec.Run.ID, Result: cause.Result, At: e.loop.timeOf(cause.Since), Monotonic: cause.Since,
 		})
-		e.apply(session.ScopeStopped{Signalled: signaled})
+		e.apply(session.ScopeStopped{Signalled: signalled})
 		return
 	case session.OOMKill: // not requested by anybody
-		e.apply(session.ScopeStopped{Signalled: signaled})
+		e.apply(session.ScopeStopped{Signalled: signalled})
 		return
 	}
 	w.query(func() func() {
 		stopping := e.loop.system.Systemd.IsStopping(e.loop.ctx)
 		return func() {
 			request := session.EndRequested{
-				Op: session.OpStop, Systemd: true, Signalled: signaled,
+				Op: session.OpStop, Systemd: true, Signalled: signalled,
 				At: session.Now{Wall: e.loop.timeOf(cause.Since), Monotonic: cause.Since},
 			}
 			switch {

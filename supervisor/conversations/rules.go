@@ -157,9 +157,10 @@ func (r Rules) saved() Saved {
 	}
 }
 
-// RecordGiven records, for a session that is rebuilt from its running agent, the conversation that
-// the agent's command line contains. The session can then be resumed as before its record was lost.
-func (r Rules) RecordGiven() {
+// RecordFromCommandLine records the conversation that the agent's command line contains, for a
+// session that is rebuilt from its running agent. The session can then be resumed as before its
+// record was lost.
+func (r Rules) RecordFromCommandLine() {
 	rec := r.Session
 	id := r.Definition.FindConversation(rec.Command, r.values(rec.ConversationID))
 	if id == "" {

@@ -218,7 +218,7 @@ func TestContinuation(t *testing.T) {
 	assert.Empty(t, rules.Continuation().Saved, "it is not known what to look for")
 }
 
-func TestRecordGiven(t *testing.T) {
+func TestRecordFromCommandLine(t *testing.T) {
 	for name, c := range map[string]struct {
 		command []string
 		id      string
@@ -229,7 +229,7 @@ func TestRecordGiven(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rec := &session.Session{Command: c.command, Run: &session.Run{ID: "r", Requested: began}}
-			Rules{Session: rec, Definition: definition(config.IdReport)}.RecordGiven()
+			Rules{Session: rec, Definition: definition(config.IdReport)}.RecordFromCommandLine()
 			assert.Equal(t, c.id, rec.ConversationID)
 			assert.Equal(t, c.id != "", rec.Defined)
 			assert.Equal(t, c.id != "", rec.Resumable())

@@ -276,28 +276,6 @@ func (a *adoption) applyMissedStops(ctx context.Context, alive []*entry) error {
 	return nil
 }
 
-// stopMargin is added to the stop timeout: an agent that exits even later after SIGTERM has not
-// exited because of it.
-const stopMargin = time.Second
-
-// recordedStop returns the stop that the record of the agent's exit shows, if there is one: the
-// shim got SIGTERM too, and no end of the run was requested.
-func (x *exitRecord) recordedStop() (stop session.IntentSet, ok bool) {
-	r := x.e.rec.Run
-	if r.Intent != session.NoIntent || r.Exit == nil || r.Exit.SIGTERMMonotonic == 0 ||
-		r.OutOfMemory() || r.ScopeResult == session.OOMKill {
-		return stop, false
-	}
-	took := r.Exit.ExitedMonotonic - r.Exit.SIGTERMMonotonic
-	if took > x.e.loop.settings.stopTimeout(x.e.rec)+stopMargin {
-		return stop, false
-	}
-	return session.IntentSet{
-		Run: r.ID, Intent: session.Stop, Why: reasonScopeStopped, SignalledBySystemd: true,
-		At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.SIGTERMMonotonic,
-	}, true
-}
-
 // removeEmptyRuntimeDirs removes the empty runtime directories of sessions that an earlier daemon
 // did not save before it exited. A directory that is not empty is in use, and stays.
 func (a *adoption) removeEmptyRuntimeDirs() {

@@ -142,6 +142,28 @@ func clamp(t, from, to time.Time) time.Time {
 	return t
 }
 
+// stopMargin is added to the stop timeout: an agent that exits even later after SIGTERM has not
+// exited because of it.
+const stopMargin = time.Second
+
+// recordedStop returns the stop that the record of the agent's exit shows, if there is one: the
+// shim got SIGTERM too, and no end of the run was requested.
+func (x *exitRecord) recordedStop() (stop session.IntentSet, ok bool) {
+	r := x.e.rec.Run
+	if r.Intent != session.NoIntent || r.Exit == nil || r.Exit.SIGTERMMonotonic == 0 ||
+		r.OutOfMemory() || r.ScopeResult == session.OOMKill {
+		return stop, false
+	}
+	took := r.Exit.ExitedMonotonic - r.Exit.SIGTERMMonotonic
+	if took > x.e.loop.settings.stopTimeout(x.e.rec)+stopMargin {
+		return stop, false
+	}
+	return session.IntentSet{
+		Run: r.ID, Intent: session.Stop, Why: reasonScopeStopped, SignalledBySystemd: true,
+		At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.SIGTERMMonotonic,
+	}, true
+}
+
 // discardRecord removes the files that were prepared for the record of an agent's exit, if its shim
 // has exited without writing it.
 func (e *entry) discardRecord(r *session.Run) {

@@ -216,26 +216,6 @@ func (l *loop) processDirty() {
 	}
 }
 
-// recordState records the session's state, and since when it has it. The state follows from the
-// facts: its change alone need not be saved before it is published.
-func (e *entry) recordState() {
-	v := e.rec.View()
-	if e.rec.State == v.State && !e.rec.StateChanged.IsZero() {
-		return
-	}
-	returned := slices.Contains([]session.State{session.Running, session.Starting, session.Created}, v.State) &&
-		(e.rec.State == session.Stale || e.rec.State == session.Orphaned)
-	e.rec.State, e.rec.StateChanged = v.State, v.Since
-	if v.State == session.Running || returned {
-		e.rec.ClearSeen() // the condition that a person has seen is over
-	}
-	if v.Since.IsZero() || returned {
-		e.rec.StateChanged, e.saving.onlyExit = time.Now(), false
-	}
-	e.rec.ChangedOn, e.rec.ChangedMonotonic = e.loop.expiry.checkClock(), e.loop.clocks.Monotonic()
-	e.saving.unsaved = true
-}
-
 // index contains all sessions.
 type index struct {
 	byID   map[string]*entry

@@ -6,6 +6,33 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
+// ScopeStopRequested is called when systemd requests that the daemon stops the scope.
+func (s *Supervisor) ScopeStopRequested(unit, invocation string) {
+	s.loop.scopeIsStopping(unit, invocation, func(w *scopeWatch) { w.queryStopCause(false) })
+}
+
+// ScopeStopping is called when systemd has begun to stop the scope itself, as it does if another
+// daemon has started the scope. Its processes have received SIGTERM, and some may have exited. They
+// must not receive a second one: it makes many programs give up saving their state.
+func (s *Supervisor) ScopeStopping(unit, invocation string, cause StopCause) {
+	s.loop.scopeIsStopping(unit, invocation, func(w *scopeWatch) { w.applyStopCause(true, cause) })
+}
+
+// scopeIsStopping records that systemd stops the scope, and calls end on the event loop unless the
+// daemon ends the run already. Any goroutine but the event loop may call it.
+func (l *loop) scopeIsStopping(unit, invocation string, end func(*scopeWatch)) {
+	l.post(func() {
+		e := l.sessions.findByUnit(unit)
+		if e == nil || !isInvocationOf(e.rec.Run, invocation) {
+			return
+		}
+		e.run.scope.systemdStops = true
+		if !e.pending.Ending() {
+			end(&e.run.scope)
+		}
+	})
+}
+
 // queryStopCause queries why systemd stops the scope, and then ends the run for that reason.
 // Signalled reports whether the processes have received SIGTERM.
 func (w *scopeWatch) queryStopCause(signalled bool) {

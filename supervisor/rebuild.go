@@ -67,8 +67,7 @@ func (a *adoption) addUnknownRun(e *entry, sc Scope) error {
 		return fmt.Errorf("session %q has lost its scope before", e.rec.ID)
 	}
 	a.applyRun(e.rec, sc, started)
-	e.saving.unsaved = true
-	e.markDirty()
+	e.recordChanged()
 	a.loop.log.Warn("the record of a session is older than its running scope; the scope is used",
 		"session", e.rec.ID, "unit", sc.Name)
 	return nil

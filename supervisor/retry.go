@@ -144,13 +144,20 @@ func (r *retrier) retry() {
 	r.timer = nil
 	r.loop.problems.stale = true // publish schedules the next retry, if one of them fails again
 	r.openFiles()
+	r.retrySaves()
 	for _, e := range r.loop.sessions.byID {
-		if canRetrySave(e) {
-			e.markDirty()
-		}
 		if e.run.files.err != nil {
 			e.run.files.rewatch()
 		}
 	}
 	r.loop.workspaces.Retry()
+}
+
+// retrySaves has the sessions that could not be saved saved again at the end of this iteration.
+func (r *retrier) retrySaves() {
+	for _, e := range r.loop.sessions.byID {
+		if canRetrySave(e) {
+			e.markDirty()
+		}
+	}
 }

@@ -116,11 +116,7 @@ func (l *loop) cancelUnsavedStarts(entries []*entry) {
 func (s *Supervisor) Flush(ctx context.Context) error {
 	published := make(chan struct{})
 	err := s.loop.do(func() {
-		for _, e := range s.loop.sessions.byID {
-			if canRetrySave(e) {
-				e.markDirty()
-			}
-		}
+		s.loop.problems.retries.retrySaves()
 		s.loop.iteration.afterPublish = append(s.loop.iteration.afterPublish, func() { close(published) })
 	})
 	if err != nil {

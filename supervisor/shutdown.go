@@ -102,11 +102,7 @@ const reasonLoginSessionEnded = "the login session ended"
 // processes at the same time.
 func (d *shutdown) run() {
 	d.stopping = true
-	for _, e := range d.loop.sessions.byID {
-		if canRetrySave(e) { // for the last time
-			e.markDirty()
-		}
-	}
+	d.loop.problems.retries.retrySaves() // for the last time
 	if d.isManagerStopping() {
 		d.announce(true)
 		for _, e := range d.loop.sessions.sorted() {

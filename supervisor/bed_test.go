@@ -25,6 +25,7 @@ import (
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/sources"
 )
 
 // bed is a supervisor in a bubble of fake time whose effects all succeed, unless a test specifies
@@ -83,7 +84,9 @@ func newBed(t *testing.T) *bed {
 			"command": {Name: "command"},
 			"claude":  {Name: "claude", Command: []string{"claude"}},
 		},
-		Records: b.records, System: b.system.system(), Publisher: b, Inotify: b.files, Poller: b.fds,
+		Records: b.records, System: b.system.system(), Publisher: b, Poller: b.fds,
+		OpenInotify: func() (sources.Inotify, error) { return b.files, nil },
+
 		Log:     slog.New(slog.NewTextHandler(b.log, nil)),
 		Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
 		Clocks: Clocks{

@@ -79,7 +79,7 @@ func newLoop(o Options) *loop {
 		},
 		sessions:    index{map[string]*entry{}, map[string]*entry{}},
 		calls:       calls{waiting: map[session.ReplyID]chan<- error{}},
-		files:       sources.NewFiles(o.Inotify),
+		files:       sources.NewFiles(nil),
 		descriptors: sources.NewDescriptors(o.Poller),
 	}
 	l.workspaces = workspaces.NewWatcher(l.files, l.post, l.workspaceObserved, l.problems.retries.recordWatchError)

@@ -215,7 +215,6 @@ func TestInotify_NoInstanceAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		options := b.options
-		options.Inotify = nil
 		full := true
 		options.OpenInotify = func() (sources.Inotify, error) {
 			if full {

@@ -22,6 +22,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
@@ -46,9 +47,8 @@ type Options struct {
 	Agents      map[string]config.Agent
 	Records     Records
 	Publisher   Publisher
-	Inotify     sources.Inotify                 // closed by Run, like Poller
-	OpenInotify func() (sources.Inotify, error) // creates Inotify if it is nil; called again after an error
-	Poller      sources.Poller
+	OpenInotify func() (sources.Inotify, error) // called again after an error; nil for inotify.New
+	Poller      sources.Poller                  // closed by Run, like the result of OpenInotify
 	Log         *slog.Logger
 	Version     string
 	BootID      string
@@ -92,6 +92,9 @@ type Supervisor struct {
 func New(o Options) *Supervisor {
 	if o.System.ResolvePath == nil {
 		o.System.ResolvePath = filepath.EvalSymlinks
+	}
+	if o.OpenInotify == nil {
+		o.OpenInotify = func() (sources.Inotify, error) { return inotify.New() }
 	}
 	if o.Clocks.SinceBoot == nil {
 		o.Clocks.SinceBoot = clock.SinceBoot

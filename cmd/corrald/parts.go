@@ -16,7 +16,6 @@ import (
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/fdpoll"
-	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/logind"
 	"github.com/corrald/corral/internal/mounts"
@@ -28,7 +27,6 @@ import (
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/effects"
 	"github.com/corrald/corral/supervisor/environments"
-	"github.com/corrald/corral/supervisor/sources"
 	"github.com/corrald/corral/supervisor/store"
 	"github.com/corrald/corral/tmux"
 	"github.com/corrald/corral/units"
@@ -170,7 +168,6 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		options.Callbacks.KeepAliveInterval = every / 2
 		options.Callbacks.KeepAlive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 	}
-	options.OpenInotify = func() (sources.Inotify, error) { return inotify.New() }
 	poller, err := fdpoll.New()
 	if err != nil {
 		return nil, err

@@ -24,7 +24,6 @@ import (
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
-	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
@@ -137,8 +136,6 @@ func serve(t *testing.T) *served {
 		Log:      journal.New(new(slog.LevelVar)),
 	}, func(err error) { s.reports <- err })
 	require.NoError(t, s.Connect(t.Context(), address))
-	files, err := inotify.New()
-	require.NoError(t, err)
 	descriptors, err := fdpoll.New()
 	require.NoError(t, err)
 	dir := testbed.Dir(t)
@@ -151,7 +148,6 @@ func serve(t *testing.T) *served {
 		Records:    records{dir, s.pauses},
 		System:     fakeSystem{}.system(),
 		Publisher:  s.Server,
-		Inotify:    files,
 		Poller:     descriptors,
 		Log:        slog.New(slog.DiscardHandler),
 		BootID:     "boot",

@@ -19,16 +19,14 @@ import (
 func TestOpenPidfd_ReapsAnExitedTmuxServer(t *testing.T) {
 	cmd := exec.Command("sleep", "infinity")
 	require.NoError(t, cmd.Start())
-	st, err := proc.Stat(cmd.Process.Pid)
-	require.NoError(t, err)
-	server := session.Process(st.Identity)
+	server := process(t, cmd.Process.Pid)
 	pidfd, alive := processes{}.OpenPidfd(server)
 	require.True(t, alive)
 	defer func() { _ = unix.Close(pidfd) }()
 	other := server
 	other.Start++
 	require.NoError(t, cmd.Process.Kill())
-	_, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(testbed.Timeout.Milliseconds()))
+	_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(testbed.Timeout.Milliseconds()))
 	require.NoError(t, err)
 	_, alive = processes{}.OpenPidfd(other)
 	assert.False(t, alive)

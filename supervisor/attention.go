@@ -51,7 +51,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 			Activity: r.Activity, Reason: r.Reason, Message: r.Message,
 			At: time.Now(), Monotonic: s.loop.clocks.Monotonic(),
 		})
-		newConversation := s.loop.settings.rules(e.rec).IsNew(r.ConversationID, e.run.detection.reported)
+		newConversation := s.loop.settings.conversationRules(e.rec).IsNew(r.ConversationID, e.run.detection.reported)
 		if !changed && !newConversation {
 			return nil, nil
 		}

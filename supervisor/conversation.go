@@ -8,11 +8,14 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// rules returns the rules for the session's conversation. They are used on the event loop.
-func (e *entry) rules() conversations.Rules { return e.loop.settings.rules(e.rec) }
+// conversationRules returns the rules for the session's conversation. They are used on the event
+// loop.
+func (e *entry) conversationRules() conversations.Rules {
+	return e.loop.settings.conversationRules(e.rec)
+}
 
-// rules is entry.rules for a session that may have no entry yet.
-func (s *settings) rules(rec *session.Session) conversations.Rules {
+// conversationRules is entry.conversationRules for a session that may have no entry yet.
+func (s *settings) conversationRules(rec *session.Session) conversations.Rules {
 	return conversations.Rules{Session: rec, Definition: s.agents[rec.Agent], Values: s.specifiers(rec)}
 }
 
@@ -20,7 +23,7 @@ func (s *settings) rules(rec *session.Session) conversations.Rules {
 // conversation that another session uses: most agents would write both into one file. Errors:
 // ConversationBusy.
 func (l *loop) checkConversationFree(rec *session.Session, resumed bool) error {
-	id := l.settings.rules(rec).KnownID(resumed)
+	id := l.settings.conversationRules(rec).KnownID(resumed)
 	if holder := l.conversationHolder(rec, id); holder != nil {
 		return refuse(ConversationBusy, "conversation %s is in use by session %q", brief(id), holder.rec.ID)
 	}
@@ -54,7 +57,7 @@ func (e *entry) heldConversation() string {
 func (e *entry) setConversation(id string, from session.ConversationSource) {
 	before := e.rec.ConversationID
 	e.apply(session.ConversationIdentified{
-		Run: e.rec.Run.ID, ID: id, From: from, Resume: e.rules().ResumeCommand(id),
+		Run: e.rec.Run.ID, ID: id, From: from, Resume: e.conversationRules().ResumeCommand(id),
 		At: time.Now(), Monotonic: e.loop.clocks.Monotonic(),
 	})
 	if now := e.rec.ConversationID; now != before && from != session.Given {

@@ -223,7 +223,7 @@ func (c *creation) create(agent string, spec Spec) (*entry, error) {
 		return nil, err
 	}
 	rec := newRecord(id, def, spec)
-	if err := c.loop.settings.rules(rec).SetCommands(); err != nil {
+	if err := c.loop.settings.conversationRules(rec).SetCommands(); err != nil {
 		return nil, refuse(ConfigError, "agent %q: %v", def.Name, err)
 	}
 	if !spec.NoStart {

@@ -28,7 +28,7 @@ type detection struct {
 // output has arrived. IsNew is set if the agent has reported another conversation.
 func (d *detection) detectIfDue(activity string, isNew bool) {
 	switch {
-	case !d.e.rules().IsOpenFileDue(activity, isNew):
+	case !d.e.conversationRules().IsOpenFileDue(activity, isNew):
 	case d.running:
 		d.again = true
 	default:
@@ -40,7 +40,7 @@ func (d *detection) detectIfDue(activity string, isNew bool) {
 // returns false if the agent's definition has no IdFile=.
 func (d *detection) enqueue() bool {
 	e := d.e
-	file := e.rules().OpenFile(d.reported)
+	file := e.conversationRules().OpenFile(d.reported)
 	if file == nil {
 		return false
 	}
@@ -67,7 +67,7 @@ func (d *detection) returned(id string) {
 
 // detectPrintedConversation detects the conversation id that the agent has printed at its end.
 func (e *entry) detectPrintedConversation() {
-	printed := e.rules().Printed()
+	printed := e.conversationRules().Printed()
 	if printed == nil || e.detectingPrinted {
 		return
 	}

@@ -46,7 +46,7 @@ type ExistingScope struct {
 // conversation.
 func (e *entry) plan(resumed bool) Plan {
 	rec, def, set := e.rec, e.definition(), &e.loop.settings
-	rules := set.rules(rec)
+	rules := set.conversationRules(rec)
 	command := rules.FreshCommand()
 	var conversation *conversations.Continuation
 	if resumed {

@@ -118,7 +118,7 @@ func (a *adoption) recordFromScope(sc Scope) (*session.Session, error) {
 		OnLogin: session.Ignore, Created: started.At,
 	}
 	a.applyRun(rec, sc, started)
-	a.loop.settings.rules(rec).RecordFromCommandLine()
+	a.loop.settings.conversationRules(rec).RecordFromCommandLine()
 	return rec, nil
 }
 

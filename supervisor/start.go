@@ -42,7 +42,7 @@ type claim struct {
 // callerEnvironment of the claim; beginRun sets the others.
 func (e *entry) beginRun(op session.Op, inside bool, c claim) <-chan error {
 	resume := conversations.Continues(e.rec, op == session.OpResume)
-	c.conversation = e.rules().KnownID(resume)
+	c.conversation = e.conversationRules().KnownID(resume)
 	c.dir = workspaces.NextDirectory(e.rec, c.resolution)
 	e.claim = c
 	run := session.RunBegun{
@@ -73,7 +73,7 @@ func (e *entry) prepareStart() {
 	}
 	e.saving.exitInRuntimeDir = false
 	e.run.files.watch()
-	id, create := e.rules().AssignID(begin.Resume)
+	id, create := e.conversationRules().AssignID(begin.Resume)
 	if id != "" {
 		e.setConversation(id, session.Given)
 	}

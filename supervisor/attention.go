@@ -51,7 +51,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 			Activity: r.Activity, Reason: r.Reason, Message: r.Message,
 			At: time.Now(), Monotonic: s.loop.clocks.Monotonic(),
 		})
-		newConversation := s.loop.settings.conversationRules(e.rec).IsNew(r.ConversationID, e.run.detection.reported)
+		newConversation := s.loop.settings.conversationRules(e.rec).IsNew(r.ConversationID, e.run.openFileDetection.reported)
 		if !changed && !newConversation {
 			return nil, nil
 		}
@@ -61,9 +61,9 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 		}
 		if newConversation {
 			e.setConversation(r.ConversationID, session.Reported)
-			e.run.detection.reported = r.ConversationID
+			e.run.openFileDetection.reported = r.ConversationID
 		}
-		e.run.detection.detectIfDue(r.Activity, newConversation)
+		e.run.openFileDetection.detectIfDue(r.Activity, newConversation)
 		if changed {
 			e.apply(session.StatusReported{Run: e.rec.Run.ID, Source: session.FromReport, Report: status})
 		}
@@ -212,7 +212,7 @@ func (r *statusReports) apply(m shimwire.Message, source session.Source, report 
 		report.Monotonic = e.loop.clocks.Monotonic()
 	}
 	e.apply(session.StatusReported{Run: e.rec.Run.ID, Source: source, Report: report})
-	e.run.detection.detectIfDue(report.Activity, false)
+	e.run.openFileDetection.detectIfDue(report.Activity, false)
 }
 
 // markAnswered records that the agent was sent input after it had made the requests of these status

@@ -16,8 +16,9 @@ const (
 	detectPrintedTimeout = 10 * time.Second
 )
 
-// detection detects the conversation of a run's agent by the files that the agent holds open.
-type detection struct {
+// openFileDetection detects the conversation of a run's agent by the files that the agent holds
+// open.
+type openFileDetection struct {
 	e        *entry
 	running  bool
 	again    bool   // it will be repeated: the files may have changed after they were examined
@@ -26,7 +27,7 @@ type detection struct {
 
 // detectIfDue detects the conversation if that is due because a message about the agent's status or
 // output has arrived. IsNew is set if the agent has reported another conversation.
-func (d *detection) detectIfDue(activity string, isNew bool) {
+func (d *openFileDetection) detectIfDue(activity string, isNew bool) {
 	switch {
 	case !d.e.conversationRules().IsOpenFileDue(activity, isNew):
 	case d.running:
@@ -38,7 +39,7 @@ func (d *detection) detectIfDue(activity string, isNew bool) {
 
 // enqueue has the conversation detected after the effects that are queued for the session. It
 // returns false if the agent's definition has no IdFile=.
-func (d *detection) enqueue() bool {
+func (d *openFileDetection) enqueue() bool {
 	e := d.e
 	file := e.conversationRules().OpenFile(d.reported)
 	if file == nil {
@@ -53,7 +54,7 @@ func (d *detection) enqueue() bool {
 }
 
 // returned records the conversation that was detected, if id is not "".
-func (d *detection) returned(id string) {
+func (d *openFileDetection) returned(id string) {
 	e := d.e
 	d.running = false
 	if id != "" && (e.rec.Run.Conversation != id || e.rec.Run.ConversationFrom != session.OpenFile) {

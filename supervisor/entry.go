@@ -67,15 +67,15 @@ type client struct {
 // runtime is what the event loop needs for a run in addition to its facts. It is not saved: a new
 // daemon builds it again when it adopts the session.
 type runtime struct {
-	start     runStart
-	scope     scopeWatch
-	files     runFiles
-	tmux      tmuxWatch
-	agent     agentWatch
-	shim      shimConn
-	exit      exitRecord
-	reports   statusReports
-	detection detection
+	start             runStart
+	scope             scopeWatch
+	files             runFiles
+	tmux              tmuxWatch
+	agent             agentWatch
+	shim              shimConn
+	exit              exitRecord
+	reports           statusReports
+	openFileDetection openFileDetection
 }
 
 // newEntry returns an entry for a session. The caller adds it to the loop.
@@ -91,7 +91,7 @@ func (e *entry) resetRun() {
 	e.run = runtime{
 		start: runStart{e: e}, scope: scopeWatch{e: e}, files: runFiles{e: e}, tmux: tmuxWatch{e: e},
 		agent: agentWatch{e: e}, shim: shimConn{e: e}, exit: exitRecord{e: e}, reports: statusReports{e: e},
-		detection: detection{e: e},
+		openFileDetection: openFileDetection{e: e},
 	}
 }
 
@@ -214,7 +214,7 @@ func (e *entry) execute(effect session.Effect) {
 	case session.RejoinTmux:
 		e.run.start.rejoinTmux()
 	case session.SignalAgent:
-		e.run.detection.enqueue() // the agent has its conversation open as long as it runs
+		e.run.openFileDetection.enqueue() // the agent has its conversation open as long as it runs
 		e.queueEffect(effect)
 	default:
 		e.queueEffect(effect)

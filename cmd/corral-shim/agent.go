@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -97,24 +96,13 @@ func errnoText(err error) string {
 	return err.Error()
 }
 
-// startTicks returns field 22 of /proc/PID/stat (proc(5)), or 0.
+// startTicks returns the start time of a process, or 0 if there is none.
 func startTicks(pid int) uint64 {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0
 	}
-	return parseStartTicks(string(b))
-}
-
-// parseStartTicks returns the field from the content of the file, or 0. It counts the fields from
-// the closing parenthesis of the process's name, which may contain any character.
-func parseStartTicks(stat string) uint64 {
-	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(f) < 20 {
-		return 0
-	}
-	n, _ := strconv.ParseUint(f[19], 10, 64)
-	return n
+	return parseStat(b).start
 }
 
 // sendHangup sends the signals that the kernel sends when a terminal is closed: SIGHUP to the

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryCounters are files of the scope's control group, opened before the agent can use up all
-// descriptors. Without the memory controller there are none, and the values are 0.
-type memoryCounters struct {
-	events, limit int // descriptors; -1 if there is none
-	killedBefore  uint64
+// cgroupFiles are files of the scope's control group, opened before the agent can use up all
+// descriptors. Without the memory controller there are no counters, and their values are 0.
+type cgroupFiles struct {
+	procs, events, limit int // descriptors of the processes and the counters; -1 if there is none
+	killedBefore         uint64
 }
 
-func openMemoryCounters() memoryCounters {
-	c := memoryCounters{events: -1, limit: -1}
+func openCgroupFiles() cgroupFiles {
+	c := cgroupFiles{procs: -1, events: -1, limit: -1}
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return c
@@ -26,6 +26,9 @@ func openMemoryCounters() memoryCounters {
 		dir, err := unix.Open(root+path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue
+		}
+		if c.procs < 0 {
+			c.procs, _ = unix.Openat(dir, "cgroup.procs", unix.O_RDONLY|unix.O_CLOEXEC, 0) //nolint:forbidigo // the kernel's
 		}
 		c.events, _ = unix.Openat(dir, "memory.events", unix.O_RDONLY|unix.O_CLOEXEC, 0) //nolint:forbidigo // the kernel's
 		c.limit, _ = unix.Openat(dir, "memory.max", unix.O_RDONLY|unix.O_CLOEXEC, 0)     //nolint:forbidigo // the kernel's
@@ -70,14 +73,14 @@ func parseCgroup(text []byte) []byte {
 
 // kills returns how many of the scope's processes the kernel's OOM killer has killed since the shim
 // started.
-func (c *memoryCounters) kills() uint64 {
+func (c *cgroupFiles) kills() uint64 {
 	if n := c.readKills(); n > c.killedBefore {
 		return n - c.killedBefore
 	}
 	return 0
 }
 
-func (c *memoryCounters) readKills() uint64 { return parseOOMKills(readAt(c.events)) }
+func (c *cgroupFiles) readKills() uint64 { return parseOOMKills(readAt(c.events)) }
 
 // parseOOMKills returns the number of kills from the content of memory.events.
 func parseOOMKills(events []byte) uint64 {
@@ -90,7 +93,7 @@ func parseOOMKills(events []byte) uint64 {
 }
 
 // max returns the scope's memory limit in bytes, or 0 if there is none.
-func (c *memoryCounters) max() uint64 { return parseDecimal(readAt(c.limit)) }
+func (c *cgroupFiles) max() uint64 { return parseDecimal(readAt(c.limit)) }
 
 func readAt(fd int) []byte {
 	if fd < 0 {

@@ -21,19 +21,6 @@ const (
 
 	inputTick = 5 * time.Millisecond // interval of checks whether the agent has read its input
 	inputWait = 2 * time.Second      // how long the agent may take to read its input before more is written
-
-	// enterAfterKeys is the delay of Enter after the agent has read a text. A program without
-	// bracketed paste recognizes a paste only by its speed, and some treat an Enter within 100 ms as
-	// one of its line ends.
-	enterAfterKeys = 150 * time.Millisecond
-
-	// Some programs treat an Enter as part of a paste if it follows too soon after they have processed
-	// the paste (Gemini CLI: 40 ms plus the time that it needs to draw). The shim assumes that a
-	// program has processed the paste when it prints something. Enter is pressed enterAfterEcho later,
-	// and later still if the program was slow. If the program prints nothing, Enter is pressed
-	// enterUnseen after it has read the paste.
-	enterAfterEcho = 150 * time.Millisecond
-	enterUnseen    = 400 * time.Millisecond
 )
 
 var (
@@ -55,14 +42,16 @@ type text struct {
 	parts        [3][]byte // the unwritten bytes: start of the paste, text, end of the paste
 	lineMode     bool      // the terminal is in canonical mode; eof makes it deliver an incomplete line
 	eof          [1]byte
-	special      []byte    // characters that the terminal would interpret and not pass on
-	quote        [2]byte   // a quoting character (VLNEXT) and one of these
-	quoteStarted bool      // only the first byte of quote was written
-	line         int       // bytes of the current line written since its start or the last eof
-	paste        bool      // sent as a bracketed paste
-	readAt       time.Time // since when everything has been read; zero if it has not
-	echoedAt     time.Time // when output was first seen after that; zero if none was
-	deadline     time.Time // when Enter is pressed even if the text was not read
+	special      []byte        // characters that the terminal would interpret and not pass on
+	quote        [2]byte       // a quoting character (VLNEXT) and one of these
+	quoteStarted bool          // only the first byte of quote was written
+	line         int           // bytes of the current line written since its start or the last eof
+	paste        bool          // sent as a bracketed paste
+	readAt       time.Time     // since when everything has been read; zero if it has not
+	echoedAt     time.Time     // when output was first seen after that; zero if none was
+	deadline     time.Time     // when Enter is pressed even if the text was not read
+	checkedAt    time.Time     // when checkRead was last called
+	running      time.Duration // how long the agent was running since the text was written
 }
 
 const (
@@ -399,7 +388,7 @@ func (s *shim) writeText(t *text) bool {
 		if t.enter && t.n > 0 && !t.lineMode {
 			t.stage = textUnread
 			now := time.Now()
-			t.deadline = now.Add(inputWait)
+			t.deadline, t.checkedAt = now.Add(inputWait), now
 			s.timers.set(timerInput, now.Add(inputTick))
 			return false
 		}
@@ -426,39 +415,6 @@ func (s *shim) finishText(t *text, err string) {
 func (s *shim) dequeue(t *text) {
 	s.input.texts = append(s.input.texts[:0], s.input.texts[1:]...)
 	s.input.discard(t)
-}
-
-// checkRead checks whether the agent has read the text after which Enter is to be pressed.
-func (s *shim) checkRead(now time.Time) {
-	if len(s.input.texts) == 0 || s.input.texts[0].stage != textUnread {
-		return
-	}
-	t := s.input.texts[0]
-	switch unread, e := sysUnread(s.inner.slave); {
-	case e == 0 && unread > 0:
-		t.readAt = time.Time{}
-	case t.readAt.IsZero():
-		t.readAt = now
-	case t.echoedAt.IsZero() && !s.lastOutput.Before(t.readAt.Add(-inputTick)):
-		// The text may have been read right after the previous check.
-		t.echoedAt = now
-	}
-	if now.After(t.deadline) || !t.readAt.IsZero() && now.After(t.enterTime()) {
-		t.stage = textWritten
-		return
-	}
-	s.timers.set(timerInput, now.Add(inputTick))
-}
-
-// enterTime returns when Enter can be pressed after a text that the agent has read.
-func (t *text) enterTime() time.Time {
-	switch {
-	case !t.paste:
-		return t.readAt.Add(enterAfterKeys)
-	case t.echoedAt.IsZero():
-		return t.readAt.Add(enterUnseen)
-	}
-	return t.echoedAt.Add(enterAfterEcho + 2*t.echoedAt.Sub(t.readAt))
 }
 
 // withdraw removes the queued texts of a closed connection that were not begun, because their

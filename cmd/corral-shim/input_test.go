@@ -169,6 +169,18 @@ func TestInput_SendsEnterAfterTheTextWasRead(t *testing.T) {
 	s.wait()
 }
 
+// A program that computes has not processed the paste yet, although it has read it and printed
+// something.
+func TestInput_SendsEnterAfterTheProgramHasStoppedComputing(t *testing.T) {
+	ts := newTestSession(t, "computes")
+	s := ts.startShim()
+	s.waitFor("go")
+	d := ts.connect()
+	assert.Empty(t, d.sendTextAndWait(1, "some text", shimwire.FlagEnter).Error)
+	s.waitFor(`unread 0, then "\r"`)
+	require.Equal(t, 0, s.wait())
+}
+
 func TestInput_SendsEnterAfterTimeoutIfTheTextIsUnread(t *testing.T) {
 	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; while [ ! -e now ]; do read -t 0.05 x < /dev/null; sleep 0.05; done; head -c 5 > got`)
 	s := ts.startShim()

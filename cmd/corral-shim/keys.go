@@ -170,7 +170,11 @@ func (s *shim) keyTime(t *text, sends []byte, now time.Time) time.Time {
 		t.readAt = now
 	}
 	if t.keys.lastByte == charEscape || t.keys.typed >= pasteLength && bytes.Equal(sends, enterKey) {
-		return t.readAt.Add(keyPause)
+		at := t.readAt.Add(keyPause)
+		if !at.After(now) && now.Before(t.deadline) && s.isAgentRunning() {
+			return now.Add(inputTick) // it may not have processed what it has read
+		}
+		return at
 	}
 	return t.readAt
 }

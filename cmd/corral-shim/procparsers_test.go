@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,7 +15,11 @@ func TestProcParsers_ExtractFields(t *testing.T) {
 	assert.Equal(t, "/", string(parseCgroup([]byte("1:name=systemd:/x\n"))))
 	assert.Equal(t, uint64(7), parseOOMKills([]byte("low 0\noom 3\noom_kill 7\noom_group_kill 1\n")))
 	assert.Zero(t, parseOOMKills(nil))
-	assert.Equal(t, uint64(4711), parseStartTicks("1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0"))
+	assert.Equal(t, processStat{state: 'S', group: 22, start: 4711},
+		parseStat([]byte("1 (a) b) S 1 22 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0")))
+	assert.Zero(t, parseStat([]byte("1 (a) R 1 22 1 0 -1\n")))
+	stat := []byte("1 (a) R 1 22 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0")
+	assert.Zero(t, testing.AllocsPerRun(10, func() { _ = parseStat(stat) }))
 	from, to, ok := readOnlyPages("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x", "/usr/x")
 	assert.True(t, ok)
 	assert.Equal(t, []uint64{0x400000, 0xa00000}, []uint64{from, to})
@@ -83,7 +88,9 @@ func FuzzProcessTexts(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		_ = parseStartTicks(text)
+		if stat := parseStat([]byte(text)); stat.start != 0 {
+			require.Contains(t, text, strconv.FormatUint(stat.start, 10))
+		}
 		if socket, pid, ok := parseTMUX(text); ok {
 			require.Greater(t, pid, 1)
 			require.True(t, strings.HasPrefix(text, socket+","))

@@ -28,7 +28,7 @@ type shim struct {
 	bootID     string
 	exitRecord exitRecord
 	log        *outputLog
-	memory     memoryCounters
+	scope      cgroupFiles
 	listener   listener
 	poller     *poller
 	timers     *timers
@@ -138,7 +138,7 @@ func (s *shim) prepare() error {
 	if text, err := os.ReadFile("/proc/self/cgroup"); err == nil {
 		s.cgroup = parseCgroup(text)
 	}
-	s.memory = openMemoryCounters()
+	s.scope = openCgroupFiles()
 	s.pane = openPane(0)
 	mode := s.pane.mode
 	if !s.pane.isOpen() {
@@ -292,7 +292,7 @@ func (s *shim) reap() exitstatus.Status {
 		RunID: s.spec.RunID, BootID: s.bootID, PID: s.agent.pid, Code: exitstatus.Exited, Value: ws.ExitStatus(),
 		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: exited,
 		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()),
-		MaxRSS: usage.Maxrss << 10, OOMKills: s.memory.kills(), MemoryMax: s.memory.max(),
+		MaxRSS: usage.Maxrss << 10, OOMKills: s.scope.kills(), MemoryMax: s.scope.max(),
 		PaneClosed: s.paneClosed, Prompted: s.prompt.isQueued,
 	}
 	if ws.Signaled() {

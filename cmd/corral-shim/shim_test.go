@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,6 +38,8 @@ func TestMain(m *testing.M) {
 		printReads()
 	case "asks":
 		askQuestions()
+	case "computes":
+		computeAfterPaste()
 	}
 	os.Exit(m.Run())
 }
@@ -74,6 +77,42 @@ func printReads() {
 	}
 }
 
+// init keeps a program that computes on its main thread, whose state the kernel shows as that of
+// the process.
+func init() {
+	if filepath.Base(os.Args[0]) == "computes" {
+		runtime.LockOSThread()
+	}
+}
+
+// computeAfterPaste computes for a second after it has read a paste and begun to print it. It
+// prints how many bytes have arrived in the meantime, and then what it reads.
+func computeAfterPaste() {
+	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if err != nil {
+		os.Exit(1)
+	}
+	mode.Lflag &^= unix.ICANON | unix.ECHO
+	mode.Iflag &^= unix.ICRNL
+	_ = unix.IoctlSetTermios(0, unix.TCSETS, mode)
+	_, _ = fmt.Print("\x1b[?2004hgo\r\n")
+	b := make([]byte, 1)
+	for paste := ""; !strings.HasSuffix(paste, string(pasteEnd)); paste += string(b) {
+		if _, err := os.Stdin.Read(b); err != nil {
+			os.Exit(1)
+		}
+	}
+	_, _ = fmt.Print("echo\r\n")
+	sum := 0
+	for begin := time.Now(); time.Since(begin) < time.Second; {
+		sum++
+	}
+	unread, _ := sysUnread(0)
+	_, _ = os.Stdin.Read(b)
+	_, _ = fmt.Printf("unread %d, then %q after %d steps\r\n", unread, b, sum)
+	os.Exit(0)
+}
+
 // testSession has the directories and the spec of one session of a test.
 type testSession struct {
 	t    *testing.T
@@ -89,7 +128,7 @@ func newTestSession(t *testing.T, args ...string) *testSession {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	ts := &testSession{t: t, dir: dir, shim: filepath.Join(dir, "corral-shim"), uid: os.Getuid()}
-	for _, name := range []string{"corral-shim", "sizes", "reads", "asks"} {
+	for _, name := range []string{"corral-shim", "sizes", "reads", "asks", "computes"} {
 		require.NoError(t, os.Symlink(exe, filepath.Join(dir, name)))
 	}
 	for _, d := range []string{"state", "run", "work"} {

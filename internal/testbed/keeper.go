@@ -35,6 +35,9 @@ func runKeeperStage(p *plan) int {
 	go k.reap(children)
 	go k.forwardSignals()
 	status, err := k.run()
+	if hasOwnerDied() { // together with the command, whose input may have been the owner's
+		k.killAll()
+	}
 	if err != nil {
 		return report(err)
 	}
@@ -94,11 +97,24 @@ func (k *keeper) forwardSignals() {
 			k.control <- unix.Signal(number[0])
 			continue
 		}
-		if cgroup, err := os.ReadFile(claim.CgroupFile(k.Dir)); err == nil && !k.root {
-			_ = os.WriteFile(filepath.Join(string(cgroup), "cgroup.kill"), []byte("1"), 0)
-		}
-		os.Exit(statusCannotRun)
+		k.killAll()
 	}
+}
+
+// hasOwnerDied reports whether the owner's end of the control pipe is closed.
+func hasOwnerDied() bool {
+	control := []unix.PollFd{{Fd: controlFD}}
+	n, err := unix.Poll(control, 0)
+	return err == nil && n > 0 && control[0].Revents&unix.POLLHUP != 0
+}
+
+// killAll kills the keeper and all processes of the test bed. For root, the kernel kills them when
+// the keeper exits.
+func (k *keeper) killAll() {
+	if cgroup, err := os.ReadFile(claim.CgroupFile(k.Dir)); err == nil && !k.root {
+		_ = os.WriteFile(filepath.Join(string(cgroup), "cgroup.kill"), []byte("1"), 0)
+	}
+	os.Exit(statusCannotRun)
 }
 
 func (k *keeper) run() (int, error) {

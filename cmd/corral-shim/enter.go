@@ -4,9 +4,10 @@ import "time"
 
 // When Enter is pressed after a text.
 const (
-	// The time in which the agent is running, so that it may not have processed what it has read, does
-	// not count, up to maxRunning: on a busy machine, a program that waits for a CPU for half a second
-	// would process a text and the Enter after it at once.
+	// The delays below, keyPause and inputWait do not include the time in which the agent is running,
+	// up to maxRunning, because it may not have processed what it has read: on a busy machine, a
+	// program that waits for a CPU for half a second would process a text and the Enter after it at
+	// once.
 	maxRunning = 5 * time.Second
 
 	// enterAfterKeys is the delay of Enter after the agent has read a text. A program without
@@ -47,19 +48,20 @@ func (s *shim) checkRead(now time.Time) {
 	s.timers.set(timerInput, now.Add(inputTick))
 }
 
-// excludeRunning postpones Enter by the time since the previous check if the agent is running, and
-// else by the delay of this check, during which the agent may have been running.
+// excludeRunning postpones Enter, or the next key, by the time since the previous check if the
+// agent is running, and else by the delay of this check, during which the agent may have been
+// running.
 func (t *text) excludeRunning(now time.Time, isRunning bool) {
 	excluded := now.Sub(t.checkedAt)
 	if !isRunning {
 		excluded -= 2 * inputTick
 	}
 	t.checkedAt = now
-	excluded = min(excluded, maxRunning-t.running)
+	excluded = min(excluded, maxRunning-t.excluded)
 	if excluded <= 0 {
 		return
 	}
-	t.running += excluded
+	t.excluded += excluded
 	for _, at := range []*time.Time{&t.readAt, &t.echoedAt, &t.deadline} {
 		if !at.IsZero() {
 			*at = at.Add(excluded)

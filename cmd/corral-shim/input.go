@@ -50,8 +50,8 @@ type text struct {
 	readAt       time.Time     // since when everything has been read; zero if it has not
 	echoedAt     time.Time     // when output was first seen after that; zero if none was
 	deadline     time.Time     // when Enter is pressed even if the text was not read
-	checkedAt    time.Time     // when checkRead was last called
-	running      time.Duration // how long the agent was running since the text was written
+	checkedAt    time.Time     // when excludeRunning was last called, or has to begin
+	excluded     time.Duration // how long it has postponed Enter, or the next key
 }
 
 const (

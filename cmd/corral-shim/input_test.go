@@ -169,16 +169,22 @@ func TestInput_SendsEnterAfterTheTextWasRead(t *testing.T) {
 	s.wait()
 }
 
-// A program that computes has not processed the paste yet, although it has read it and printed
+// A program that computes has not processed its input yet, although it has read it and printed
 // something.
 func TestInput_SendsEnterAfterTheProgramHasStoppedComputing(t *testing.T) {
-	ts := newTestSession(t, "computes")
-	s := ts.startShim()
-	s.waitFor("go")
-	d := ts.connect()
-	assert.Empty(t, d.sendTextAndWait(1, "some text", shimwire.FlagEnter).Error)
-	s.waitFor(`unread 0, then "\r"`)
-	require.Equal(t, 0, s.wait())
+	for name, send := range map[string]func(*daemon) string{
+		"paste": func(d *daemon) string { return d.sendTextAndWait(1, "some text", shimwire.FlagEnter).Error },
+		"keys":  func(d *daemon) string { return d.pressKeys(shimwire.Message{Seq: 1}, "a", "b", "!", "Enter").Error },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestSession(t, "computes")
+			s := ts.startShim()
+			s.waitFor("go")
+			assert.Empty(t, send(ts.connect()))
+			s.waitFor(`unread 0, then "\r"`)
+			require.Equal(t, 0, s.wait())
+		})
+	}
 }
 
 func TestInput_SendsEnterAfterTimeoutIfTheTextIsUnread(t *testing.T) {

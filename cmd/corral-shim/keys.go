@@ -15,7 +15,8 @@ import (
 // Keys are written one at a time. The next key follows once the agent has read the previous one,
 // because many programs treat everything that one read returns as one key or as a paste. After ESC
 // the shim waits keyPause, or the program would combine ESC and the next key into one key with Alt;
-// it also waits keyPause before Enter after a burst of characters. If the program does not read for
+// it also waits keyPause before Enter after a burst of characters. The time in which the program is
+// running does not count: see maxRunning. If the program does not read for
 // inputWait it gets the remaining keys at once, as if somebody had typed ahead. A key that answers
 // a question is not written before the agent has read everything else.
 const (
@@ -145,7 +146,7 @@ func (s *shim) writeKeys(t *text) bool {
 		k.typed = 0
 	}
 	k.unwritten = sends[s.writeTyped(sends):]
-	t.readAt, t.deadline = time.Time{}, now.Add(inputWait)
+	t.readAt, t.deadline, t.excluded = time.Time{}, now.Add(inputWait), 0
 	return len(k.unwritten) == 0
 }
 
@@ -167,14 +168,13 @@ func (s *shim) keyTime(t *text, sends []byte, now time.Time) time.Time {
 		t.keys.typeAhead = true
 	}
 	if t.readAt.IsZero() {
-		t.readAt = now
+		t.readAt, t.checkedAt = now, now
 	}
 	if t.keys.lastByte == charEscape || t.keys.typed >= pasteLength && bytes.Equal(sends, enterKey) {
-		at := t.readAt.Add(keyPause)
-		if !at.After(now) && now.Before(t.deadline) && s.isAgentRunning() {
-			return now.Add(inputTick) // it may not have processed what it has read
+		t.excludeRunning(now, s.isAgentRunning())
+		if t.readAt.Add(keyPause).After(now) {
+			return now.Add(inputTick)
 		}
-		return at
 	}
 	return t.readAt
 }

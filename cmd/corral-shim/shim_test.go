@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	case "asks":
 		askQuestions()
 	case "computes":
-		computeAfterPaste()
+		compute()
 	}
 	os.Exit(m.Run())
 }
@@ -58,8 +58,8 @@ func printSizes() {
 	}
 }
 
-// printReads prints what each read from its terminal returns.
-func printReads() {
+// makeTerminalRaw makes each byte readable at once, without echo.
+func makeTerminalRaw() {
 	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	if err != nil {
 		os.Exit(1)
@@ -67,6 +67,11 @@ func printReads() {
 	mode.Lflag &^= unix.ICANON | unix.ECHO
 	mode.Iflag &^= unix.ICRNL
 	_ = unix.IoctlSetTermios(0, unix.TCSETS, mode)
+}
+
+// printReads prints what each read from its terminal returns.
+func printReads() {
+	makeTerminalRaw()
 	_, _ = fmt.Println("go")
 	for b := make([]byte, 4096); ; {
 		n, err := os.Stdin.Read(b)
@@ -85,19 +90,13 @@ func init() {
 	}
 }
 
-// computeAfterPaste computes for a second after it has read a paste and begun to print it. It
-// prints how many bytes have arrived in the meantime, and then what it reads.
-func computeAfterPaste() {
-	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
-	if err != nil {
-		os.Exit(1)
-	}
-	mode.Lflag &^= unix.ICANON | unix.ECHO
-	mode.Iflag &^= unix.ICRNL
-	_ = unix.IoctlSetTermios(0, unix.TCSETS, mode)
+// compute computes for a second after it has read a paste or "!" and printed something. It prints
+// how many bytes have arrived until a moment later, and then what it reads.
+func compute() {
+	makeTerminalRaw()
 	_, _ = fmt.Print("\x1b[?2004hgo\r\n")
 	b := make([]byte, 1)
-	for paste := ""; !strings.HasSuffix(paste, string(pasteEnd)); paste += string(b) {
+	for read := ""; !strings.HasSuffix(read, string(pasteEnd)) && !strings.HasSuffix(read, "!"); read += string(b) {
 		if _, err := os.Stdin.Read(b); err != nil {
 			os.Exit(1)
 		}
@@ -107,6 +106,7 @@ func computeAfterPaste() {
 	for begin := time.Now(); time.Since(begin) < time.Second; {
 		sum++
 	}
+	<-time.After(50 * time.Millisecond)
 	unread, _ := sysUnread(0)
 	_, _ = os.Stdin.Read(b)
 	_, _ = fmt.Printf("unread %d, then %q after %d steps\r\n", unread, b, sum)

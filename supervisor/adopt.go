@@ -35,7 +35,7 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 	}
 	l.adoption.removeEmptyRuntimeDirs()
 	for _, e := range l.sessions.byID {
-		if e.rec.ConversationID == "" {
+		if e.rec.ConversationID == "" || e.hasJustExited() {
 			e.detectPrintedConversation()
 		}
 	}

@@ -16,6 +16,10 @@ const (
 	detectPrintedTimeout = 10 * time.Second
 )
 
+// redetectPrinted is the age up to which an exit may have been saved by an earlier daemon that was
+// killed before it had detected the conversation: systemd starts the next daemon within seconds.
+const redetectPrinted = time.Minute
+
 // openFileDetection detects the conversation of a run's agent by the files that the agent holds
 // open.
 type openFileDetection struct {
@@ -89,6 +93,12 @@ func (e *entry) detectPrintedConversation() {
 			}
 		})
 	})
+}
+
+// hasJustExited reports whether the session's last agent has exited within redetectPrinted.
+func (e *entry) hasJustExited() bool {
+	r := e.rec.Run
+	return r != nil && r.Exit != nil && time.Since(r.Exit.Exited) < redetectPrinted
 }
 
 // awaitDetection waits until detectPrintedConversation has finished for the session's last agent.

@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/conversations"
+	"github.com/corrald/corral/supervisor/session"
 )
 
 // slowDetector is a detector that waits before it answers: for a login shell, or for a file system
@@ -73,6 +75,27 @@ func TestShutdown_DoesNotWaitForeverForAConversation(t *testing.T) {
 		assert.Equal(t, b.options.Config.StopTimeout+shutdownMargin, time.Since(began))
 		close(hang)
 	})
+}
+
+// TestAdopt_DetectsThePrintedConversationOfARecentExit: an earlier daemon was killed after it had
+// saved the exit. The conversation that it has assigned is not the one that the agent used last.
+func TestAdopt_DetectsThePrintedConversationOfARecentExit(t *testing.T) {
+	for age, want := range map[time.Duration]string{redetectPrinted - 1: "printed", redetectPrinted: "given"} {
+		supervise(t, func(b *bed) {
+			b.withConversations()
+			b.system.printed = "printed"
+			rec := runningRecord(b, true)
+			rec.Agent, rec.Defined, rec.ConversationID = "preset", true, "given"
+			rec.Run.Conversation, rec.Run.ConversationFrom, rec.Run.Scope = "given", session.Given, session.ScopeGone
+			rec.Run.Exit = &exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Exited: time.Now()}
+			<-time.After(age)
+			b.onLoop(func() {
+				require.NoError(t, b.sup.Adopt(b.t.Context(), []*session.Session{rec}))
+			})
+			synctest.Wait()
+			assert.Equal(t, want, b.records.last("shop").ConversationID)
+		})
+	}
 }
 
 // TestStop_DoesNotWaitForADetection: the signals of a stop are sent although the files of the agent

@@ -142,7 +142,7 @@ func TestAttention_SurvivesDaemonRestart(t *testing.T) {
 			failed := d.run(t, "failed", "exit 3")
 			over, stale := d.run(t, "over", "exit 4"), d.run(t, "stale", "exec sleep 1000")
 			stale.waitState("running")
-			require.NoError(t, syscall.Kill(slices.Min(stale.processes()["tmux: server"]), syscall.SIGKILL))
+			require.NoError(t, syscall.Kill(stale.process(tmuxName), syscall.SIGKILL))
 			asks.waitAttention("question", "waiting")
 			rings.waitAttention("bell", "waiting")
 			failed.waitAttention("failed", "unknown")

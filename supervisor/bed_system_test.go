@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +55,7 @@ type fakeSystem struct {
 	freezeErr  error
 	create     func(p Plan) (string, error)                            // called by CreateConversationID
 	open       string                                                  // returned by DetectOpen
-	preferred  string                                                  // OpenFile.Known of the last DetectOpen
+	preferred  atomic.Value                                            // OpenFile.Known of the last DetectOpen: a string
 	printed    string                                                  // returned by DetectPrinted
 	properties func(scope string, properties []session.Property) error // called by SetProperties
 }
@@ -178,7 +179,7 @@ func (f *fakeSystem) createConversation(p Plan, report func(session.Event)) erro
 
 func (f *fakeSystem) DetectOpen(group string, _ int, file conversations.OpenFile) string {
 	f.trace("list the open files of %s", group)
-	f.preferred = file.Known
+	f.preferred.Store(file.Known)
 	return f.open
 }
 

@@ -391,7 +391,7 @@ func TestConversation_OpenFileSupersedesAReport(t *testing.T) {
 		assert.Equal(t, "seen", b.records.last("shop").ConversationID)
 		report("working", "title")
 		assert.Equal(t, "seen", b.records.last("shop").ConversationID)
-		assert.Equal(t, "title", b.system.preferred, "if both are open")
+		assert.Equal(t, "title", b.system.preferred.Load(), "if both are open")
 		b.system.open = "title"
 		report("working", "another")
 		assert.Equal(t, "title", b.records.last("shop").ConversationID)

@@ -3,7 +3,7 @@
 
 $ for i in 1 2 10; do corralctl run -q --id try-$i -- sleep 1000; done; corralctl run -q --id keep -- true; corralctl wait keep
 $ cat >~/tty.sh <<'END'
-> tty() { answer=$1; shift; echo "$answer" | script -qec "$*" /dev/null | tr -d '\r' | grep -v "^$answer\$"; }
+> tty() { answer=$1; shift; echo "$answer" | script -E never -qec "$*" /dev/null | tr -d '\r'; }
 > END
 
 $ . ~/tty.sh; tty n corralctl rm --all

@@ -75,10 +75,9 @@ corralctl: cannot edit "sayer": ~/config/corral/agents/sayer.agent: agent has no
 [exit 1]
 
 # On a terminal, edit asks what to do about a mistake.
-$ EDITOR=~/bin/write TEXT='[Agent]\nCommand=echo 2\nNonsense=1\n' script -qec 'corralctl edit --full sayer' /dev/null <<. | tr -d '\r'
+$ EDITOR=~/bin/write TEXT='[Agent]\nCommand=echo 2\nNonsense=1\n' script -E never -qec 'corralctl edit --full sayer' /dev/null <<. | tr -d '\r'
 > c
 > .
-c
 ~/config/corral/agents/sayer.agent:3: unknown key Nonsense= in section [Agent], ignored
 
 [E]dit again, [s]ave it as it is, or [c]ancel? corralctl: cannot edit "sayer": canceled, nothing was changed

@@ -16,9 +16,9 @@ import (
 // because many programs treat everything that one read returns as one key or as a paste. After ESC
 // the shim waits keyPause, or the program would combine ESC and the next key into one key with Alt;
 // it also waits keyPause before Enter after a burst of characters. The time in which the program is
-// running does not count: see maxRunning. If the program does not read for
-// inputWait it gets the remaining keys at once, as if somebody had typed ahead. A key that answers
-// a question is not written before the agent has read everything else.
+// running does not count: see maxRunning. If the program does not read for inputWait it gets the
+// remaining keys at once, as if somebody had typed ahead. A key that answers a question is not
+// written before the agent has read everything else.
 const (
 	keyPause = 150 * time.Millisecond
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
@@ -207,11 +206,11 @@ func TestScopeEnd_IsDetectedByTheKernelsEvent(t *testing.T) {
 		b.system.scopesErr = errors.New("systemd does not answer")
 		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
 		b.exit("shop", 143)
-		b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY) // it has processes
+		b.changedControlGroup() // it has processes
 		b.advance(time.Second)
 		b.takeTrace()
 		b.onLoop(func() { b.system.populated = false })
-		b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY)
+		b.changedControlGroup()
 		b.advance(emptyScopeTimeout)
 		assert.Equal(t, "stopping", b.state("shop"))
 		assert.Contains(t, b.log.String(), "cannot list the scopes")
@@ -243,7 +242,7 @@ func TestScopeEnd_ThatSystemdDoesNotNotice(t *testing.T) {
 				b.exit("shop", 143)
 				b.onLoop(func() { b.system.populated = false })
 				if watched {
-					b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY)
+					b.changedControlGroup()
 				}
 				b.advance(emptyScopeTimeout - time.Millisecond)
 				assert.Equal(t, "stopping", b.state("shop"))
@@ -266,7 +265,7 @@ func TestScopeEnd_ReportedBySystemdNeedsNoQuery(t *testing.T) {
 		b.start("shop")
 		b.exit("shop", 0)
 		b.onLoop(func() { b.system.populated, b.system.scopesErr = false, errors.New("not expected to be listed") })
-		b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY)
+		b.changedControlGroup()
 		b.endScope("shop")
 		b.advance(time.Minute)
 		assert.NotContains(t, b.log.String(), "cannot list the scopes")

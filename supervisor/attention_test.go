@@ -8,12 +8,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
-	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -227,7 +226,7 @@ func TestTypeNotify_StartWaitsForReady(t *testing.T) {
 func (s *shim) attach(attached bool) {
 	s.t.Helper()
 	_ = s.sup.loop.do(func() { s.system.attached = attached })
-	s.files.notify(s.sup.loop.settings.runtimeDir("shop"), "tmux", unix.IN_ATTRIB)
+	s.changed("shop", "tmux", fsnotify.Chmod)
 	synctest.Wait()
 }
 
@@ -270,7 +269,7 @@ func TestAttach_IsDetectedAfterInotifyOverflow(t *testing.T) {
 		lost := func(attached bool) {
 			t.Helper()
 			_ = s.sup.loop.do(func() { s.system.attached = attached })
-			s.files.events <- inotify.Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}
+			s.paths.lost <- struct{}{}
 			synctest.Wait()
 		}
 		b.report("waiting", "permission", "")

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/deadline"
@@ -38,6 +38,7 @@ type bed struct {
 	system      *fakeSystem
 	records     *records
 	files       *files
+	paths       *paths
 	fds         *descriptors
 	log         *lockedBuffer
 	home        string
@@ -77,6 +78,10 @@ func newBed(t *testing.T) *bed {
 	b.files = &files{
 		events: make(chan inotify.Event), closed: make(chan struct{}), paths: map[string]int32{}, live: map[int32]bool{},
 	}
+	b.paths = &paths{
+		files: b.files, changed: make(chan fsnotify.Event), lost: make(chan struct{}),
+		closed: make(chan struct{}), watched: map[string]bool{},
+	}
 	b.fds = &descriptors{ready: make(chan fdpoll.Key), closed: make(chan struct{}), keys: map[int]fdpoll.Key{}}
 	b.options = Options{
 		Config: config.Default(),
@@ -85,7 +90,7 @@ func newBed(t *testing.T) *bed {
 			"claude":  {Name: "claude", Command: []string{"claude"}},
 		},
 		Records: b.records, System: b.system.system(), Publisher: b, Poller: b.fds,
-		OpenInotify: func() (sources.Inotify, error) { return b.files, nil },
+		OpenWatchers: func() (sources.Inotify, sources.Notifier, error) { return b.files, b.paths, nil },
 
 		Log:     slog.New(slog.NewTextHandler(b.log, nil)),
 		Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
@@ -169,15 +174,23 @@ func (b *bed) start(id string) {
 func (b *bed) exit(id string, code int) {
 	b.t.Helper()
 	b.exitWithoutEvent(id, code)
-	b.files.notify(b.records.SessionDir(id), exitstatus.FileName, unix.IN_MOVED_TO)
+	b.changed(id, exitstatus.FileName, fsnotify.Create)
 	synctest.Wait()
+}
+
+// changed has the event loop notified of a change in the session's runtime directory.
+func (b *bed) changed(id, name string, op fsnotify.Op) {
+	b.paths.changed <- fsnotify.Event{Name: filepath.Join(b.sup.loop.settings.runtimeDir(id), name), Op: op}
+}
+
+// changedControlGroup has the event loop notified of a change of the file of b.system.EventsFile.
+func (b *bed) changedControlGroup() {
+	b.paths.changed <- fsnotify.Event{Name: b.system.EventsFile(""), Op: fsnotify.Write}
 }
 
 func (b *bed) writeExitStatus(rec *session.Session, status exitstatus.Status) {
 	b.t.Helper()
-	pending, err := exitstatus.Prepare(b.records.SessionDir(rec.ID))
-	require.NoError(b.t, err)
-	require.NoError(b.t, pending.Write(status))
+	require.NoError(b.t, exitstatus.Write(b.records.SessionDir(rec.ID), status))
 }
 
 // exitWithoutEvent does the same without an event of inotify.
@@ -343,6 +356,45 @@ func (f *files) notify(dir, name string, mask uint32) {
 	watch := f.paths[dir]
 	f.mu.Unlock()
 	f.events <- inotify.Event{Watch: watch, Mask: mask, Name: name}
+}
+
+// paths is a sources.Notifier whose events come from tests.
+type paths struct {
+	files   *files // whose fails it uses
+	changed chan fsnotify.Event
+	lost    chan struct{}
+	closed  chan struct{}
+	watched map[string]bool // used by the event loop only
+}
+
+func (p *paths) Add(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	if p.files.fails != nil {
+		if err := p.files.fails(path); err != nil {
+			return err
+		}
+	}
+	p.watched[path] = true
+	return nil
+}
+
+func (p *paths) Remove(path string) error { delete(p.watched, path); return nil }
+
+func (p *paths) Close() error { close(p.closed); return nil }
+
+func (p *paths) Run(changed func(fsnotify.Event), lost func()) {
+	for {
+		select {
+		case ev := <-p.changed:
+			changed(ev)
+		case <-p.lost:
+			lost()
+		case <-p.closed:
+			return
+		}
+	}
 }
 
 // descriptors is a sources.Poller whose events come from tests.

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
@@ -226,7 +226,7 @@ func TestStart_LeavesNoScopeIfTheCommandCannotBeExecuted(t *testing.T) {
 		b.writeExitStatus(rec, exitstatus.Status{
 			RunID: rec.Run.ID, Code: exitstatus.NotStarted, Error: `"claude" not found`, Exited: time.Now(),
 		})
-		b.files.notify(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
+		b.changed("shop", exitstatus.FileName, fsnotify.Create)
 		trace := b.takeTrace()
 		assert.Contains(t, trace, `0s create: cannot start "shop": "claude" not found`)
 		assert.Contains(t, trace, "0s signal all shop SIGTERM")

@@ -42,8 +42,8 @@ type saving struct {
 	unsaved bool // the session has changed since it was saved
 	// onlyExit is set if all that is unsaved follows from exit_status, which is a record too.
 	onlyExit bool
-	// exitInRuntimeDir is set if the exit was recorded in the runtime directory, and has to be copied
-	// to the state directory.
+	// exitInRuntimeDir is set if the exit was recorded in the runtime directory only, and has to be
+	// copied to the state directory.
 	exitInRuntimeDir bool
 	err              error // why the last attempt to save the session failed, nil if it succeeded
 }

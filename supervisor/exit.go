@@ -23,7 +23,7 @@ type exitRecord struct {
 }
 
 // read reads and applies the exit of the current run's agent, if the shim has recorded it: in the
-// state directory, or, if nothing could be written there any more, in the runtime directory. It
+// state directory or, if nothing could be written there any more, only in the runtime directory. It
 // returns whether the exit is known.
 //
 // Any process of the user can write such a record. The shim writes it after wait4(2) has returned:
@@ -204,7 +204,7 @@ type scopeEnd struct {
 }
 
 // ended applies the end of a scope that systemd has reported, if the scope belongs to the session's
-// live run. It first reads the record of the agent's exit, which inotify may not have reported yet.
+// live run. It first reads the record of the agent's exit, of which no event may have come yet.
 func (w *scopeWatch) ended(ended scopeEnd) {
 	e := w.e
 	if e.rec.Run.Live() && isInvocationOf(e.rec.Run, ended.invocation) {

@@ -74,7 +74,7 @@ func TestFreezeAndThaw_ByOtherPrograms(t *testing.T) {
 		b.start("shop")
 		for _, frozen := range []bool{true, false} {
 			b.system.freeze("/"+UnitName("command", "shop"), frozen)
-			b.files.notify(filepath.Join(b.home, "freezer"), "", unix.IN_MODIFY)
+			b.changedControlGroup()
 			assert.Equal(t, frozen, b.isFrozen("shop"))
 		}
 		b.exit("shop", 0)

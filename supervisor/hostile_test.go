@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -185,7 +186,7 @@ func TestReadExit_IgnoresTheRecordOfARunningAgent(t *testing.T) {
 		assert.Contains(t, strings.Join(b.takeTrace(), "\n"), "which is still running: the record is ignored")
 		assert.Equal(t, 1, b.countLogged("ignored the recorded exit"))
 		b.onLoop(func() { b.system.running = false })
-		b.files.notify(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
+		b.changed("shop", exitstatus.FileName, fsnotify.Create)
 		assert.Equal(t, "running", b.state("shop"), "the forged record is still there")
 		b.exit("shop", 3)
 		assert.Equal(t, "failed", b.state("shop"))
@@ -270,7 +271,7 @@ func TestReadExit_LimitsTimesToTheRun(t *testing.T) {
 func TestFileEvents_AreRateLimited(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
-		dir := b.records.SessionDir("shop")
+		dir := b.sup.loop.settings.runtimeDir("shop")
 		var watched atomic.Int32
 		b.files.fails = func(path string) error {
 			if path == dir {
@@ -278,10 +279,10 @@ func TestFileEvents_AreRateLimited(t *testing.T) {
 			}
 			return nil
 		}
-		require.NoError(t, os.WriteFile(filepath.Join(dir, store.RecordName), nil, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(b.records.SessionDir("shop"), store.RecordName), nil, 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, exitstatus.FileName), []byte("broken"), 0o600))
 		for range 40_000 {
-			b.files.notify(dir, exitstatus.FileName, unix.IN_MOVED_TO)
+			b.changed("shop", exitstatus.FileName, fsnotify.Create)
 			<-time.After(200 * time.Microsecond)
 		}
 		assert.Equal(t, 1, b.countLogged("cannot read an exit status"))

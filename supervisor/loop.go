@@ -79,13 +79,13 @@ func newLoop(o Options) *loop {
 		},
 		sessions:    index{map[string]*entry{}, map[string]*entry{}},
 		calls:       calls{waiting: map[session.ReplyID]chan<- error{}},
-		files:       sources.NewFiles(nil),
+		files:       sources.NewFiles(),
 		descriptors: sources.NewDescriptors(o.Poller),
 	}
 	l.workspaces = workspaces.NewWatcher(l.files, l.post, l.workspaceObserved, l.problems.retries.recordWatchError)
 	l.resolver = workspaces.NewResolver(o.System.ResolvePath, l.post, o.Clocks.AfterFunc)
 	l.problems = problemList{
-		loop: l, daemon: map[string]string{}, retries: retrier{loop: l, openInotify: o.OpenInotify},
+		loop: l, daemon: map[string]string{}, retries: retrier{loop: l, openWatchers: o.OpenWatchers},
 	}
 	l.status.loop = l
 	l.expiry = expiry{loop: l, clock: retention.NewClock(o.BootID), daemonStarted: o.Clocks.Monotonic()}
@@ -120,14 +120,12 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.cancel()
 	l.started = true
 	if l.files.Inotify() != nil {
-		l.runInotify()
+		l.watchFiles()
 	}
 	go l.descriptors.Poller().Run(func(k fdpoll.Key) { l.post(func() { l.descriptors.Handle(k) }) })
 	defer func() {
 		_ = l.descriptors.Poller().Close()
-		if in := l.files.Inotify(); in != nil {
-			_ = in.Close()
-		}
+		l.files.Close()
 	}()
 	alive := make(<-chan time.Time)
 	if l.callbacks.KeepAlive != nil && l.callbacks.KeepAliveInterval > 0 {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -56,7 +57,7 @@ func TestIteration_SavesThenPublishesThenAnswers(t *testing.T) {
 
 		rec := b.records.last("shop")
 		b.writeExitStatus(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Value: 3, Exited: time.Now()})
-		b.files.notify(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
+		b.changed("shop", exitstatus.FileName, fsnotify.Create)
 		assert.Equal(t, []string{
 			"0s sync the exit of shop", "0s publish shop: running -> failed", "0s save shop: failed",
 		}, b.takeTrace(), "the exit is on disk before it is published, and the session's record soon afterwards")

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -151,15 +152,13 @@ func TestExit_RecordedInTheRuntimeDirectory(t *testing.T) {
 		supervise(t, func(b *bed) {
 			b.start("shop")
 			dir := b.sup.loop.settings.runtimeDir("shop")
-			pending, err := exitstatus.Prepare(dir)
-			require.NoError(t, err)
-			require.NoError(t, pending.Write(exitstatus.Status{
+			require.NoError(t, exitstatus.Write(dir, exitstatus.Status{
 				RunID: b.records.last("shop").Run.ID, Code: exitstatus.Exited, Value: 3, Exited: time.Now(),
 			}))
 			if full {
 				b.records.fails = diskIsFull
 			}
-			b.files.notify(dir, exitstatus.FileName, unix.IN_MOVED_TO)
+			b.changed("shop", exitstatus.FileName, fsnotify.Create)
 			recorded := b.takeTrace()
 			if full {
 				assert.Equal(t, []string{"0s cannot save shop: failed", "0s publish shop: running -> failed"}, recorded[:2])
@@ -216,11 +215,11 @@ func TestInotify_NoInstanceAtStart(t *testing.T) {
 		b := newBed(t)
 		options := b.options
 		full := true
-		options.OpenInotify = func() (sources.Inotify, error) {
+		options.OpenWatchers = func() (sources.Inotify, sources.Notifier, error) {
 			if full {
-				return nil, fmt.Errorf("cannot watch files: %w", unix.EMFILE)
+				return nil, nil, fmt.Errorf("cannot watch files: %w", unix.EMFILE)
 			}
-			return b.files, nil
+			return b.files, b.paths, nil
 		}
 		b.sup = New(options)
 		ctx, cancel := context.WithCancel(t.Context())

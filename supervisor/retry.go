@@ -15,10 +15,10 @@ import (
 // retrier repeats the saves of sessions and the watches of files that have failed. The errors are
 // stored where they occur: in the saving and the run of an entry, and in workspaces.
 type retrier struct {
-	loop        *loop
-	openInotify func() (sources.Inotify, error)
-	timer       deadline.Stopper // of the next retry, nil if none is scheduled
-	delay       time.Duration    // of the last timer, 0 if the next one is to have the shortest delay
+	loop         *loop
+	openWatchers func() (sources.Inotify, sources.Notifier, error)
+	timer        deadline.Stopper // of the next retry, nil if none is scheduled
+	delay        time.Duration    // of the last timer, 0 if the next one is to have the shortest delay
 }
 
 // Delays before failed saves and watches are retried: the delay doubles from firstRetry to
@@ -30,13 +30,13 @@ const (
 	maxRetry   = time.Minute
 )
 
-// openFiles creates the inotify instance that watches files, if there is none yet. After an error,
-// it sets a problem, and retry calls openFiles again.
+// openFiles creates what watches files, if there is nothing yet. After an error, it sets a problem,
+// and retry calls openFiles again.
 func (r *retrier) openFiles() {
 	if r.loop.files.Inotify() != nil {
 		return
 	}
-	in, err := r.openInotify()
+	in, notifier, err := r.openWatchers()
 	if err != nil {
 		if r.loop.problems.daemon["inotify"] == "" {
 			r.loop.log.Error("cannot watch files", "err", err, "message_id", journal.NotWatched)
@@ -44,10 +44,10 @@ func (r *retrier) openFiles() {
 		r.loop.problems.set("inotify", inotifyProblem(err))
 		return
 	}
-	r.loop.files.SetInotify(in)
+	r.loop.files.SetWatchers(in, notifier)
 	r.loop.problems.set("inotify", "")
 	if r.loop.started {
-		r.loop.runInotify()
+		r.loop.watchFiles()
 	}
 }
 

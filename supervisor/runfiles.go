@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
@@ -19,17 +20,21 @@ import (
 // events of its control group.
 type runFiles struct {
 	e            *entry
-	stateDir     int32 // watch of the session's state directory, 0 for none
-	runtimeDir   int32 // watch of its runtime directory
-	controlGroup int32 // watch of cgroup.events of its control group
-	err          error // why they are not watched
+	stateDir     int32  // watch of the session's state directory, 0 for none
+	runtimeDir   string // path of its watched runtime directory, "" for none
+	controlGroup string // path of the watched cgroup.events of its control group
+	err          error  // why they are not watched
 
 	nextEventSlot time.Duration // by CLOCK_MONOTONIC: when the next event would be handled if bursts were not allowed
 	paused        bool          // they are not watched for a moment: there were too many events
 }
 
-// watch watches for the run's exit_status, in both directories where it may appear, and for the
-// socket of its shim. While they cannot be watched, they are examined periodically: see retrier.
+// watch watches the files of a run. While they cannot be watched, they are examined periodically:
+// see retrier.
+//
+// The shim writes exit_status to the runtime directory too. Nothing is written there while an agent
+// prints, unlike in the state directory, which contains the log: of that, only deletions are
+// reported.
 func (f *runFiles) watch() { f.recordError(f.tryWatch()) }
 
 // recordError stores, logs and publishes why the files cannot be watched, nil if they are.
@@ -40,14 +45,9 @@ func (f *runFiles) recordError(err error) {
 // tryWatch is watch, and returns why the files cannot be watched.
 func (f *runFiles) tryWatch() (err error) {
 	e := f.e
-	const stateMask = unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
-	const runtimeMask = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_ATTRIB | unix.IN_ONLYDIR
-	f.stateDir, err = e.loop.files.Watch(e.loop.records.SessionDir(e.rec.ID), stateMask, func(ev inotify.Event) {
-		switch {
-		case !f.takeEventSlot(): // the directory is examined later
-		case ev.Mask&unix.IN_DELETE == 0 && ev.Name == exitstatus.FileName:
-			e.run.exit.read()
-		case ev.Mask&unix.IN_DELETE != 0 && ev.Name == store.RecordName:
+	const deletions = unix.IN_DELETE | unix.IN_ONLYDIR
+	f.stateDir, err = e.loop.files.Watch(e.loop.records.SessionDir(e.rec.ID), deletions, func(ev inotify.Event) {
+		if f.takeEventSlot() && ev.Name == store.RecordName {
 			f.resaveRecord()
 		}
 	}, f.rewatch)
@@ -58,21 +58,23 @@ func (f *runFiles) tryWatch() (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f.runtimeDir, err = e.loop.files.Watch(dir, runtimeMask, func(ev inotify.Event) {
-		switch {
+	err = e.loop.files.WatchPath(dir, func(ev fsnotify.Event) {
+		switch name := filepath.Base(ev.Name); {
 		case !f.takeEventSlot(): // the directory is examined later
-		case ev.Mask&unix.IN_ATTRIB != 0:
+		case ev.Has(fsnotify.Chmod):
 			e.run.reports.updateAttached() // the mode of tmux's socket shows whether a client is attached
-		case ev.Name == shimSocket:
+		case !ev.Has(fsnotify.Create):
+		case name == shimSocket:
 			e.run.shim.checkRestored()
 			e.run.shim.connect()
-		case ev.Name == exitstatus.FileName:
+		case name == exitstatus.FileName:
 			e.run.exit.read()
 		}
-	}, f.rewatch)
+	})
 	if err != nil {
 		return err
 	}
+	f.runtimeDir = dir
 	return f.watchControlGroup()
 }
 
@@ -87,15 +89,17 @@ func (f *runFiles) watchScope() {
 // empty, and checks both once. It returns nil if the control group does not exist.
 func (f *runFiles) watchControlGroup() error {
 	e, r := f.e, f.e.rec.Run
-	if f.controlGroup != 0 || !r.Live() || r.Scope != session.ScopeActive || r.ControlGroup == "" {
+	if f.controlGroup != "" || !r.Live() || r.Scope != session.ScopeActive || r.ControlGroup == "" {
 		return nil
 	}
 	events := e.loop.system.ControlGroups.EventsFile(r.ControlGroup)
-	number, err := e.loop.files.Watch(events, unix.IN_MODIFY, func(inotify.Event) { e.run.scope.check() }, f.rewatch)
+	err := e.loop.files.WatchPath(events, func(fsnotify.Event) { e.run.scope.check() })
 	if errors.Is(err, fs.ErrNotExist) { // systemd reports the end of the scope
 		return nil
 	}
-	f.controlGroup = number
+	if err == nil {
+		f.controlGroup = events
+	}
 	e.run.scope.check()
 	return err
 }
@@ -111,8 +115,8 @@ func (f *runFiles) rewatch() {
 func (f *runFiles) unwatch() {
 	files := f.e.loop.files
 	files.Unwatch(&f.stateDir)
-	files.Unwatch(&f.runtimeDir)
-	files.Unwatch(&f.controlGroup)
+	files.UnwatchPath(&f.runtimeDir)
+	files.UnwatchPath(&f.controlGroup)
 }
 
 // The agent can write to the directories of its run: it can rename and remove files there at any

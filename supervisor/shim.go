@@ -48,7 +48,7 @@ func (c *shimConn) connect() {
 	}
 	if err != nil {
 		c.reportForeignSocket(err)
-		// Either inotify will report the socket, or the shim has exited: then the recorded exit or the
+		// Either an event will report the socket, or the shim has exited: then the recorded exit or the
 		// end of the scope is reported.
 		return
 	}

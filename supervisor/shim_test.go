@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -42,7 +43,7 @@ func (b *bed) withShim() *shim {
 		return err
 	})
 	b.takeTrace()
-	b.files.notify(filepath.Dir(path), shimSocket, unix.IN_CREATE)
+	b.changed("shop", shimSocket, fsnotify.Create)
 	synctest.Wait()
 	var err error
 	s.conn, _, err = unix.Accept(s.listener)
@@ -345,7 +346,7 @@ func TestResume_FailsIfTheAgentIsOutsideTheExistingScope(t *testing.T) {
 		path := filepath.Join(b.sup.loop.settings.runtimeDir("shop"), shimSocket)
 		require.NoError(t, os.Remove(path))
 		b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "shop") })
-		b.files.notify(filepath.Dir(path), shimSocket, unix.IN_CREATE)
+		b.changed("shop", shimSocket, fsnotify.Create)
 		synctest.Wait()
 		var err error
 		s.conn, _, err = unix.Accept(s.listener)

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
 )
@@ -14,22 +13,17 @@ func (s *Supervisor) MountsChanged() { s.loop.post(s.loop.workspaces.ProbeAll) }
 // resumed from sleep.
 func (s *Supervisor) AlarmRang() { s.loop.post(s.loop.expiry.alarmRang) }
 
-// runInotify has the events of inotify handled on the event loop. If some were lost, everything is
-// examined.
-func (l *loop) runInotify() {
-	go l.files.Inotify().Run(func(ev inotify.Event) {
-		l.post(func() {
-			if lost := l.files.Handle(ev); !lost {
-				return
-			}
-			for _, e := range l.sessions.byID {
-				e.check()
-			}
-		})
+// watchFiles has the events of watched files handled on the event loop. If some were lost,
+// everything is examined.
+func (l *loop) watchFiles() {
+	go l.files.Run(l.post, func() {
+		for _, e := range l.sessions.byID {
+			e.check()
+		}
 	})
 }
 
-// check examines everything that inotify would have reported about a session.
+// check examines everything that the events of watched files would have reported about a session.
 func (e *entry) check() {
 	e.loop.workspaces.Probe(workspaceKeyOf(e), e.rec.ID)
 	if e.rec.Run.Live() {

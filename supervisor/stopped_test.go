@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
@@ -65,7 +65,7 @@ func TestShutdown_StopsSessionsThatSystemdStops(t *testing.T) {
 		b.exit("shop", 7)
 		assert.False(t, ended(), "the scope may contain other processes")
 		b.system.populated = false
-		b.files.notify(b.system.EventsFile(""), "", unix.IN_MODIFY)
+		b.changedControlGroup()
 		assert.True(t, ended(), "whether systemd reports it or not")
 		rec := b.records.last("shop")
 		v := rec.View()
@@ -144,7 +144,7 @@ func TestShutdown_AttributesAnExitToAnUnreportedStop(t *testing.T) {
 			RunID: rec.Run.ID, Code: exitstatus.Exited, PID: 12, Started: rec.Run.Started,
 			Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
 		})
-		b.files.notify(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
+		b.changed("shop", exitstatus.FileName, fsnotify.Create)
 		synctest.Wait()
 	}
 	for name, row := range map[string]struct {

@@ -22,7 +22,6 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/exitstatus"
-	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
@@ -42,23 +41,24 @@ type Records interface {
 
 // Options configures a Supervisor.
 type Options struct {
-	System      System
-	Config      config.Config
-	Agents      map[string]config.Agent
-	Records     Records
-	Publisher   Publisher
-	OpenInotify func() (sources.Inotify, error) // called again after an error; nil for inotify.New
-	Poller      sources.Poller                  // closed by Run, like the result of OpenInotify
-	Log         *slog.Logger
-	Version     string
-	BootID      string
-	RuntimeDir  string       // $XDG_RUNTIME_DIR/corral
-	Home        string       // for specifiers
-	ShareDir    string       // for specifiers: the directory of the files that Corral provides for agents
-	WorktreeDir string       // of the sessions' git worktrees: $XDG_DATA_HOME/corral/worktrees
-	Git         worktree.Git // creates, examines and removes them
-	Clocks      Clocks
-	Callbacks   Callbacks
+	System    System
+	Config    config.Config
+	Agents    map[string]config.Agent
+	Records   Records
+	Publisher Publisher
+	// OpenWatchers is called again after an error; nil for sources.Open.
+	OpenWatchers func() (sources.Inotify, sources.Notifier, error)
+	Poller       sources.Poller // closed by Run, like the results of OpenWatchers
+	Log          *slog.Logger
+	Version      string
+	BootID       string
+	RuntimeDir   string       // $XDG_RUNTIME_DIR/corral
+	Home         string       // for specifiers
+	ShareDir     string       // for specifiers: the directory of the files that Corral provides for agents
+	WorktreeDir  string       // of the sessions' git worktrees: $XDG_DATA_HOME/corral/worktrees
+	Git          worktree.Git // creates, examines and removes them
+	Clocks       Clocks
+	Callbacks    Callbacks
 }
 
 // Clocks are the clocks and timers of a Supervisor. Each of them may be nil.
@@ -93,8 +93,8 @@ func New(o Options) *Supervisor {
 	if o.System.ResolvePath == nil {
 		o.System.ResolvePath = filepath.EvalSymlinks
 	}
-	if o.OpenInotify == nil {
-		o.OpenInotify = func() (sources.Inotify, error) { return inotify.New() }
+	if o.OpenWatchers == nil {
+		o.OpenWatchers = sources.Open
 	}
 	if o.Clocks.SinceBoot == nil {
 		o.Clocks.SinceBoot = clock.SinceBoot

@@ -252,6 +252,7 @@ func TestWorkspace_IsWatchedUntilTheRunHasEnded(t *testing.T) {
 			b.endScope("shop")
 			assert.False(t, isWatched())
 			assert.Empty(t, b.files.live, "nothing is watched for an ended run")
+			assert.Empty(t, b.paths.watched)
 			require.NoError(t, os.Mkdir(work, 0o700))
 		}
 		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))

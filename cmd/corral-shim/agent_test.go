@@ -100,9 +100,7 @@ func TestStartError_NamesTheCause(t *testing.T) {
 			assert.Equal(t, exitstatus.NotStarted, st.Code)
 			assert.Equal(t, c.want, st.Error)
 			s.waitFor(c.want)
-			left, err := os.ReadDir(filepath.Dir(ts.spec.Socket))
-			require.NoError(t, err)
-			assert.Empty(t, left)
+			assert.Equal(t, []string{exitstatus.FileName}, ts.runtimeFiles())
 		})
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// exitRecord is where the agent's exit will be recorded: in the state directory or, if that cannot
-// be written to by then (disk full, or mounted read-only), in the session's runtime directory,
-// which the daemon checks too. Both files are prepared before the agent starts.
+// exitRecord is where the agent's exit will be recorded: in the state directory, and in the
+// session's runtime directory. The daemon watches the second one, in which nothing else is written
+// while the agent runs, and reads the first one if it exists: it may not if the state directory
+// could not be written to (disk full, or mounted read-only). Both files are prepared before the
+// agent starts.
 type exitRecord struct {
 	dirs     [2]string
 	prepared [2]*exitstatus.Prepared // nil if it could not be prepared, or was used
@@ -30,7 +32,8 @@ func prepareExitRecord(spec *shimwire.Spec) (exitRecord, error) {
 	return r, nil
 }
 
-// write writes the record to the first directory that accepts it.
+// write writes the record to the directories, durably to at least one of them. The daemon is
+// notified before anything is durable: it makes durable what it publishes.
 func (r *exitRecord) write(status exitstatus.Status) error {
 	var all [2]error
 	for i, dir := range r.dirs {
@@ -39,23 +42,21 @@ func (r *exitRecord) write(status exitstatus.Status) error {
 		}
 		if all[i] == nil {
 			all[i] = r.prepared[i].Write(status)
-			r.prepared[i] = nil
-		}
-		if all[i] == nil {
-			r.abortRest()
-			return nil
 		}
 	}
-	return errors.Join(all[:]...)
-}
-
-// abortRest removes prepared files that are not needed.
-func (r *exitRecord) abortRest() {
-	for _, p := range r.prepared {
-		if p != nil {
+	for i, p := range r.prepared {
+		switch {
+		case all[i] == nil:
+			all[i] = p.Sync()
+		case p != nil:
 			p.Abort()
 		}
+		r.prepared[i] = nil
 	}
+	if all[0] == nil || all[1] == nil {
+		return nil
+	}
+	return errors.Join(all[:]...)
 }
 
 // Intervals, which double, at which the shim retries to write a record that could not be written.

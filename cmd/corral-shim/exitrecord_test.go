@@ -24,6 +24,27 @@ func (ts *testSession) asUnprivileged() func(*exec.Cmd) {
 	return func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
 }
 
+// runtimeFiles returns the names of the files in the session's runtime directory.
+func (ts *testSession) runtimeFiles() (names []string) {
+	ts.t.Helper()
+	files, err := os.ReadDir(filepath.Dir(ts.spec.Socket))
+	require.NoError(ts.t, err)
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+func TestExitStatus_IsWrittenToBothDirectories(t *testing.T) {
+	ts := newTestSession(t, "sh", "-c", "exit 7")
+	assert.Equal(t, 7, ts.startShim().wait())
+	copied, err := exitstatus.Read(filepath.Dir(ts.spec.Socket))
+	require.NoError(t, err)
+	assert.Equal(t, ts.status(), copied)
+	assert.Equal(t, 7, copied.Value)
+	assert.Equal(t, []string{exitstatus.FileName}, ts.runtimeFiles())
+}
+
 // TestExitStatus_FallsBackToTheRuntimeDirectory checks that the record is written to the runtime
 // directory if the state directory is not writable, and that no other file remains there.
 func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
@@ -40,9 +61,7 @@ func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
 	assert.Equal(t, "run-1", status.RunID)
 	assert.Equal(t, exitstatus.Exited, status.Code)
 	assert.Equal(t, 7, status.Value)
-	left, err := os.ReadDir(filepath.Dir(ts.spec.Socket))
-	require.NoError(t, err)
-	assert.Len(t, left, 1)
+	assert.Equal(t, []string{exitstatus.FileName}, ts.runtimeFiles())
 }
 
 // The agent starts and ends without a writable state directory.

@@ -12,14 +12,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/godbus/dbus/v5"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/desktop"
-	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/logind"
 	"github.com/corrald/corral/internal/proc"
 )
@@ -245,13 +244,13 @@ func (e *examination) checkGit(context.Context) []finding {
 func checkInotify(context.Context) []finding {
 	const few = 8192 // each session needs three or four watches, other programs need some too
 	const remedy = "echo fs.inotify.max_user_%s=%d | sudo tee /etc/sysctl.d/60-inotify.conf && sudo sysctl --system"
-	w, err := inotify.New()
+	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return []finding{fault(fmt.Sprintf(remedy, "instances", 1024), "no inotify instance is left for this user: %v", err)}
 	}
 	defer func() { _ = w.Close() }()
-	if _, err := w.Add("/", unix.IN_DELETE_SELF); err != nil {
-		return []finding{fault(fmt.Sprintf(remedy, "watches", 524288), "%v", err)}
+	if err := w.Add("/"); err != nil {
+		return []finding{fault(fmt.Sprintf(remedy, "watches", 524288), "no inotify watch is left for this user: %v", err)}
 	}
 	text, err := proc.ReadFile("/proc/sys/fs/inotify/max_user_watches")
 	limit, parseErr := strconv.Atoi(strings.TrimSpace(string(text)))

@@ -7,11 +7,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/exitstatus"
 )
 
 const (
@@ -61,6 +63,44 @@ func TestExits_HundredAtOnceArePublished(t *testing.T) {
 	d.publishedStates(t, mark, id, 1)
 	assert.Equal(t, 0, d.count(t, "NRunning"))
 	assert.Equal(t, crowdSize-1, d.count(t, "NFailed"))
+}
+
+// TestExit_IsNotifiedWhereNothingElseIsWritten checks that nothing is written to the directory in
+// which the daemon watches for the record of the exit, while the agent prints.
+func TestExit_IsNotifiedWhereNothingElseIsWritten(t *testing.T) {
+	d := startDaemon(t)
+	gate := d.dir + "/gate"
+	require.NoError(t, syscall.Mkfifo(gate, 0o600))
+	pass := func() {
+		writer, err := os.OpenFile(gate, os.O_WRONLY, 0) // the agent waits for it
+		require.NoError(t, err)
+		require.NoError(t, writer.Close())
+	}
+	s := d.run(t, "shop", `
+		read -r line <`+gate+`
+		i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo "line $i"; done
+		read -r line <`+gate+`
+		exit 9`)
+	s.waitState("running")
+	watcher, err := fsnotify.NewWatcher()
+	require.NoError(t, err)
+	defer func() { _ = watcher.Close() }()
+	require.NoError(t, watcher.Add(d.runtimeDir("shop")))
+
+	pass()
+	waitFile(t, d.stateDir("shop")+"/output.log", "line 100")
+	require.NoError(t, os.Chmod(d.runtimeDir("shop"), 0o700))
+	assert.Equal(t, fsnotify.Event{Name: d.runtimeDir("shop"), Op: fsnotify.Chmod}, <-watcher.Events,
+		"there is no earlier event")
+
+	pass()
+	for ev := range watcher.Events {
+		if ev.Has(fsnotify.Create) {
+			assert.Equal(t, d.runtimeDir("shop")+"/"+exitstatus.FileName, ev.Name)
+			break
+		}
+	}
+	s.waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
 }
 
 // stateSequence is the sequence of states published for a session.

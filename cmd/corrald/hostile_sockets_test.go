@@ -181,29 +181,28 @@ func (s *testSession) runID() string {
 // forgeExit writes an exit record for a session's agent.
 func (s *testSession) forgeExit(dir string, code int) {
 	s.t.Helper()
-	pending, err := exitstatus.Prepare(dir)
-	require.NoError(s.t, err)
-	require.NoError(s.t, pending.Write(exitstatus.Status{
+	require.NoError(s.t, exitstatus.Write(dir, exitstatus.Status{
 		RunID: s.runID(), Code: exitstatus.Exited, Value: code, Started: time.Now().AddDate(-1, 0, 0),
 		Exited: time.Now().AddDate(1, 0, 0),
 	}))
 }
 
 // TestExit_ForgedRecordIsIgnored forges exit records of a running agent, in both directories,
-// before and after a daemon restart. The agent's actual exit is still reported.
+// before and after a daemon restart. They are reported once one appears in the runtime directory,
+// which is the one that is watched. The agent's actual exit is still reported.
 func TestExit_ForgedRecordIsIgnored(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "shop", d.witness("shop"))
 	pid := d.waitAgents(t, "shop", 1)[0]
 	s.waitState("running")
-	for n, dir := range []string{d.stateDir("shop"), d.runtimeDir("shop")} {
-		s.forgeExit(dir, n)
-		problems := d.waitProblems(t, n+1)
-		assert.Equal(t, "shop", problems[n].Session)
-		assert.Contains(t, problems[n].Text, "the record is ignored")
-		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
-		assert.Equal(t, pid, s.properties().number("MainPID"))
+	s.forgeExit(d.stateDir("shop"), 0)
+	s.forgeExit(d.runtimeDir("shop"), 1)
+	for _, problem := range d.waitProblems(t, 2) {
+		assert.Equal(t, "shop", problem.Session)
+		assert.Contains(t, problem.Text, "the record is ignored")
 	}
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+	assert.Equal(t, pid, s.properties().number("MainPID"))
 	d.kill(syscall.SIGKILL)
 	d.launch()
 	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})

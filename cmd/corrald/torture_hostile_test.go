@@ -161,7 +161,8 @@ func (w *torture) forgeExits() (forged int) {
 			if w.random.IntN(2) == 0 {
 				text = text[:w.random.IntN(len(text))]
 			}
-			path := filepath.Join(w.stateDir(v), exitstatus.FileName)
+			dirs := []string{w.stateDir(v), w.runtime(v)}
+			path := filepath.Join(dirs[w.random.IntN(len(dirs))], exitstatus.FileName)
 			if os.WriteFile(path+".forged", text, 0o600) == nil && os.Rename(path+".forged", path) == nil {
 				forged++
 			}

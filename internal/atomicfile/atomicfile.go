@@ -18,7 +18,8 @@ import (
 )
 
 // File is an unfinished replacement of a file: its inode exists under a hidden name, so that
-// finishing it does not need to create anything. It holds two descriptors until Commit or Abort.
+// finishing it does not need to create anything. It holds two descriptors until Commit, Sync or
+// Abort.
 type File struct {
 	on   Calls
 	dir  int
@@ -102,11 +103,9 @@ func (f *File) Commit(content []byte) error {
 	return nil
 }
 
-// ReplaceThenSync is like Commit, but replaces the file before it is durable. It is for readers
-// that can detect a file that is incomplete after a power cut, and that call Sync before they pass
-// on what they have read.
-func (f *File) ReplaceThenSync(content []byte) error {
-	defer f.Abort()
+// Replace writes content and replaces the file, but not durably: a power cut may leave the old
+// content, or an incomplete file. It may be called once. The caller then calls Sync or Abort.
+func (f *File) Replace(content []byte) error {
 	if err := f.writeAll(content); err != nil {
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
 	}
@@ -114,6 +113,12 @@ func (f *File) ReplaceThenSync(content []byte) error {
 	if err := f.rename(); err != nil {
 		return &os.PathError{Op: "rename", Path: f.name, Err: err}
 	}
+	return nil
+}
+
+// Sync makes what Replace has written durable. The File cannot be used afterwards.
+func (f *File) Sync() error {
+	defer f.Abort()
 	err := f.on.Fsync(f.fd)
 	if e := f.on.Fsync(f.dir); err == nil {
 		err = e
@@ -143,20 +148,8 @@ func (on Disk) Sync(path string) error {
 	return nil
 }
 
-// ReplaceUnsynced is like Commit, but not durable: a power cut may leave an empty file. It is for
-// files that are useless after a power cut.
-func (f *File) ReplaceUnsynced(content []byte) error {
-	defer f.Abort()
-	if err := f.writeAll(content); err != nil {
-		return &os.PathError{Op: "write", Path: f.name, Err: err}
-	}
-	if err := f.rename(); err != nil {
-		return &os.PathError{Op: "rename", Path: f.name, Err: err}
-	}
-	return nil
-}
-
-// Abort cancels the replacement and leaves the old content in place. It does nothing after Commit.
+// Abort cancels the replacement and leaves the old content in place. After Replace, it only closes
+// the descriptors; after Commit and Sync, it does nothing.
 func (f *File) Abort() {
 	if f.dir < 0 {
 		return

@@ -148,15 +148,11 @@ func TestSetAside_KeepsWhatWasSetAsideBefore(t *testing.T) {
 func TestWrite_RenamesDirectoryInItsPlace(t *testing.T) {
 	for name, write := range map[string]func(path string) error{
 		"Commit": func(path string) error { return Write(path, []byte("new"), 0o600) },
-		"ReplaceThenSync": func(path string) error {
+		"Replace": func(path string) error {
 			f, err := Create(filepath.Dir(path), filepath.Base(path), 0o600)
 			require.NoError(t, err)
-			return f.ReplaceThenSync([]byte("new"))
-		},
-		"ReplaceUnsynced": func(path string) error {
-			f, err := Create(filepath.Dir(path), filepath.Base(path), 0o600)
-			require.NoError(t, err)
-			return f.ReplaceUnsynced([]byte("new"))
+			require.NoError(t, f.Replace([]byte("new")))
+			return f.Sync()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package exitstatus reads and writes the record of how one run of an agent ended: the file
-// exit_status in the session's state directory.
+// exit_status in the session's state directory, and a copy in its runtime directory.
 //
 // The record is the only source of the agent's exit code and signal, because systemd does not
 // report them for a scope. The shim, which is the agent's parent, writes it once and durably; the
@@ -24,8 +24,7 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// FileName is the record's name in the session's state directory, or in its runtime directory if
-// the state directory could not be written to.
+// FileName is the record's name in the session's state directory, and in its runtime directory.
 const FileName = "exit_status"
 
 // maxSize is the size limit for Read, in bytes. A record has a few hundred bytes; the longest ones
@@ -257,14 +256,29 @@ func Discard(dir string) error {
 	return err
 }
 
-// Write writes the record durably. It may be called once. Readers can see the record before it is
-// durable, which lets them react early: a record torn by a power failure lacks its last line, and a
-// reader calls Sync before it publishes the result.
-func (p *Prepared) Write(s Status) error {
-	return p.file.ReplaceThenSync(s.Append(make([]byte, 0, 1024)))
+// Write writes the record, which readers can see from then on. It may be called once, and is
+// followed by Sync or Abort. The record is not durable yet, so that readers can react early: a
+// record torn by a power failure lacks its last line, and a reader makes it durable by the function
+// Sync before it publishes the result.
+func (p *Prepared) Write(s Status) error { return p.file.Replace(s.Append(make([]byte, 0, 1024))) }
+
+// Sync makes the written record durable, and releases p.
+func (p *Prepared) Sync() error { return p.file.Sync() }
+
+// Write writes the record in the state directory dir durably.
+func Write(dir string, s Status) error {
+	p, err := Prepare(dir)
+	if err != nil {
+		return err
+	}
+	defer p.Abort()
+	if err := p.Write(s); err != nil {
+		return err
+	}
+	return p.Sync()
 }
 
-// Abort removes the prepared file.
+// Abort releases p, and removes the prepared file unless the record was written.
 func (p *Prepared) Abort() { p.file.Abort() }
 
 func oneLine(s string) string {

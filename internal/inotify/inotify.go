@@ -1,8 +1,7 @@
-// Package inotify watches directories and files for exactly the requested events.
+// Package inotify watches directories and files for exactly the requested events. See inotify(7).
 //
-// fsnotify (1.10) cannot be used: it always requests IN_MODIFY too. A session's directory contains
-// the log of its agent, so that every line of the agent's output would wake the daemon. See
-// inotify(7).
+// It is for directories in which others write all the time, such as a workspace: fsnotify (1.10)
+// always requests IN_MODIFY too, so that each of these writes would wake the daemon.
 package inotify
 
 import (
@@ -47,13 +46,18 @@ func New() (*Watcher, error) {
 // watches left (fs.inotify.max_user_watches).
 func (w *Watcher) Add(path string, mask uint32) (int32, error) {
 	wd, err := unix.InotifyAddWatch(w.fd, path, mask)
-	if errors.Is(err, unix.ENOSPC) {
-		return -1, fmt.Errorf("cannot watch %q: no inotify watches are left (see fs.inotify.max_user_watches): %w", path, err)
-	}
 	if err != nil {
-		return -1, fmt.Errorf("cannot watch %q: %w", path, err)
+		return -1, AddError(path, err)
 	}
 	return int32(wd), nil
+}
+
+// AddError returns the error for a watch of path that inotify_add_watch(2) has refused with err.
+func AddError(path string, err error) error {
+	if errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("cannot watch %q: no inotify watches are left (see fs.inotify.max_user_watches): %w", path, err)
+	}
+	return fmt.Errorf("cannot watch %q: %w", path, err)
 }
 
 // Remove ends a watch. It is not an error if the watch has already ended.

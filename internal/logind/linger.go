@@ -8,10 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/godbus/dbus/v5"
-	"golang.org/x/sys/unix"
-
-	"github.com/corrald/corral/internal/inotify"
 )
 
 // lingerDir is the directory in which the login manager keeps an empty file for each user with
@@ -75,7 +73,7 @@ func (m *Manager) SetLinger(ctx context.Context, on bool) error {
 // LingerWatch reports when lingering is enabled or disabled for this user.
 type LingerWatch struct {
 	file     string
-	files    *inotify.Watcher
+	files    *fsnotify.Watcher
 	reported bool // the value that was reported last, or the value at the start
 }
 
@@ -89,9 +87,9 @@ func WatchLinger() (*LingerWatch, error) {
 }
 
 func watchLinger(file string) (*LingerWatch, error) {
-	files, err := inotify.New()
+	files, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
 	w := &LingerWatch{file: file, files: files, reported: exists(file)}
 	if err := w.watch(); err != nil {
@@ -105,14 +103,12 @@ func watchLinger(file string) (*LingerWatch, error) {
 // enables lingering; until then, watch watches its nearest existing parent. If a directory is
 // created between the check and the watch, watch checks again.
 func (w *LingerWatch) watch() error {
-	const changes = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM |
-		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 	for {
 		dir := filepath.Dir(w.file)
 		for !exists(dir) && dir != "/" {
 			dir = filepath.Dir(dir)
 		}
-		_, err := w.files.Add(dir, changes)
+		err := w.files.Add(dir)
 		below := filepath.Dir(w.file)
 		for filepath.Dir(below) != dir && below != dir {
 			below = filepath.Dir(below)
@@ -135,10 +131,18 @@ func (w *LingerWatch) Run(report func(on bool)) {
 		}
 	}
 	check() // the file may have changed before it was watched
-	w.files.Run(func(inotify.Event) {
+	for {
+		var open bool
+		select {
+		case _, open = <-w.files.Events:
+		case _, open = <-w.files.Errors: // events may have been lost
+		}
+		if !open {
+			return
+		}
 		_ = w.watch() // if watching fails, the change that caused this event is still reported
 		check()
-	})
+	}
 }
 
 // Close ends Run.

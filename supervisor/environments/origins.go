@@ -62,7 +62,8 @@ func WriteOrigins(dir, run string, variables []environment.Variable) error {
 	if err != nil {
 		return err
 	}
-	return f.ReplaceUnsynced(data)
+	defer f.Abort()
+	return f.Replace(data)
 }
 
 // newOrigins returns the record of a run that follows the one that before describes.

@@ -7,8 +7,10 @@ package sources
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/inotify"
@@ -26,10 +28,14 @@ type Inotify interface {
 // ErrNoInotify is the error for a watch that cannot be added because there is no inotify instance.
 var ErrNoInotify = errors.New("no files can be watched")
 
-// Files are the watched files. Several watches may share one inotify watch, which is one for each
-// inode. For probes, which add inotify watches on other goroutines, it records what happens to
-// these watches until the loop shares them.
+// Files are the watched files: paths that a Notifier watches, and inodes that are watched for
+// chosen events, because others write to their files all the time. Several watches of an inode
+// share one inotify watch. For probes, which add inotify watches on other goroutines, Files records
+// what happens to these watches until the loop shares them.
 type Files struct {
+	notifier Notifier                        // nil if there is none
+	paths    map[string]func(fsnotify.Event) // called with the events of a watched path
+
 	inotify Inotify // nil if there is none
 	watches map[int32]*watch
 	inodes  map[int32]*inodeWatch // by inotify's number
@@ -57,18 +63,77 @@ type inodeWatch struct {
 	shared []*watch
 }
 
-// NewFiles returns Files without watches. In is nil if there is no inotify instance yet.
-func NewFiles(in Inotify) *Files {
+// NewFiles returns Files without watches. Nothing can be watched until SetWatchers is called.
+func NewFiles() *Files {
 	return &Files{
-		inotify: in, watches: map[int32]*watch{}, inodes: map[int32]*inodeWatch{}, lastActivity: map[int32]uint64{},
+		paths:   map[string]func(fsnotify.Event){},
+		watches: map[int32]*watch{}, inodes: map[int32]*inodeWatch{}, lastActivity: map[int32]uint64{},
 	}
 }
+
+// SetWatchers sets what watches files, if there was nothing before.
+func (f *Files) SetWatchers(in Inotify, n Notifier) { f.inotify, f.notifier = in, n }
 
 // Inotify returns the inotify instance, nil if there is none.
 func (f *Files) Inotify() Inotify { return f.inotify }
 
-// SetInotify sets the inotify instance, if there was none before.
-func (f *Files) SetInotify(in Inotify) { f.inotify = in }
+// Run passes the events of the watched files to post, as functions for the event loop. If events
+// were lost, lost is such a function. It returns after Close.
+func (f *Files) Run(post func(func()), lost func()) {
+	go f.notifier.Run(
+		func(ev fsnotify.Event) { post(func() { f.handlePath(ev) }) },
+		func() { post(lost) },
+	)
+	f.inotify.Run(func(ev inotify.Event) {
+		post(func() {
+			if f.Handle(ev) {
+				lost()
+			}
+		})
+	})
+}
+
+// Close ends all watches, and Run. It does nothing if there is nothing that watches files.
+func (f *Files) Close() {
+	if f.inotify != nil {
+		_ = f.notifier.Close()
+		_ = f.inotify.Close()
+	}
+}
+
+// WatchPath has onEvent called for each event of what is at path, and of the entries of a directory
+// there. Path has to be one of the daemon's own, and be watched only once: see UnwatchPath. Errors:
+// ErrNoInotify, those of Notifier.Add.
+func (f *Files) WatchPath(path string, onEvent func(fsnotify.Event)) error {
+	if f.notifier == nil {
+		return ErrNoInotify
+	}
+	if err := f.notifier.Add(path); err != nil {
+		return err
+	}
+	f.paths[path] = onEvent
+	return nil
+}
+
+// UnwatchPath ends what WatchPath began, and sets *path to "". It does nothing if *path is "".
+func (f *Files) UnwatchPath(path *string) {
+	if *path != "" {
+		delete(f.paths, *path)
+		_ = f.notifier.Remove(*path) // the kernel has ended the watch if nothing is there any more
+		*path = ""
+	}
+}
+
+// handlePath passes an event to the watch of its path, or of the directory that contains it.
+func (f *Files) handlePath(ev fsnotify.Event) {
+	onEvent := f.paths[ev.Name]
+	if onEvent == nil {
+		onEvent = f.paths[filepath.Dir(ev.Name)]
+	}
+	if onEvent != nil {
+		onEvent(ev)
+	}
+}
 
 // Watch has Handle call onEvent for each event of mask at path. It returns a number for Unwatch.
 // Path has to be one of the daemon's own: any other may be in a file system that does not answer.

@@ -14,6 +14,13 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 )
 
+// newFiles returns Files that watch inodes only.
+func newFiles(in Inotify) *Files {
+	f := NewFiles()
+	f.SetWatchers(in, nil)
+	return f
+}
+
 // requestedEvents returns the events that the process's inotify instances request for the inode at
 // path, 0 if it is not watched: see proc_pid_fdinfo(5).
 func requestedEvents(t *testing.T, path string) uint32 {
@@ -40,7 +47,7 @@ func TestFiles_RequestsOnlyNeededEvents(t *testing.T) {
 	in, err := inotify.New()
 	require.NoError(t, err)
 	defer func() { _ = in.Close() }()
-	f := NewFiles(in)
+	f := newFiles(in)
 	base := t.TempDir()
 	dir, link := filepath.Join(base, "dir"), filepath.Join(base, "link")
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -104,12 +111,12 @@ func (s *simulated) Run(func(inotify.Event)) {}
 func (s *simulated) Close() error            { return nil }
 
 func TestFiles_PassEventsToTheWatchesThatTheyAreFor(t *testing.T) {
-	f := NewFiles(nil)
+	f := NewFiles()
 	_, err := f.Watch("/dir", unix.IN_CREATE, nil, nil)
 	require.ErrorIs(t, err, ErrNoInotify)
 	assert.Nil(t, f.Inotify())
 	in := &simulated{numbers: map[string]int32{}}
-	f.SetInotify(in)
+	f.SetWatchers(in, nil)
 	var events []string
 	var removed, created int32
 	record := func(name string) func(inotify.Event) {
@@ -170,7 +177,7 @@ func TestProbe_MissesWhatHappensBeforeItsWatchesAreShared(t *testing.T) {
 		"an event that is handled": {func(f *Files) { f.EndProbe(0, nil); event(f, added); f.BeginProbe() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := NewFiles(in)
+			f := newFiles(in)
 			assert.False(t, f.IsProbing())
 			began := f.BeginProbe()
 			assert.True(t, f.IsProbing())
@@ -181,7 +188,7 @@ func TestProbe_MissesWhatHappensBeforeItsWatchesAreShared(t *testing.T) {
 		})
 	}
 	t.Run("an event before it began, during an earlier one", func(t *testing.T) {
-		f := NewFiles(in)
+		f := newFiles(in)
 		earlier := f.BeginProbe()
 		event(f, added)
 		began := f.BeginProbe()

@@ -184,10 +184,11 @@ func TestSyncExit_SurvivesPowerCuts(t *testing.T) {
 		return exitstatus.Status{RunID: run, Code: exitstatus.Exited, Value: value, Started: at(1), Exited: at(2)}
 	}
 	write := func(t *testing.T, m *memory, status exitstatus.Status) {
-		f, err := (atomicfile.Disk{Calls: m}).Create(dir, exitstatus.FileName, 0o600) // as exitstatus.Prepare and Write do
+		f, err := (atomicfile.Disk{Calls: m}).Create(dir, exitstatus.FileName, 0o600) // as package exitstatus does
 		require.NoError(t, err)
 		require.NoError(t, f.Reserve(4096))
-		require.NoError(t, f.ReplaceThenSync(status.Append(nil)))
+		require.NoError(t, f.Replace(status.Append(nil)))
+		require.NoError(t, f.Sync())
 	}
 	for _, earlier := range []bool{false, true} {
 		for synced, done := 0, false; !done; synced++ {

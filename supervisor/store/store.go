@@ -231,11 +231,7 @@ func (s *Store) SyncExit(id string) error {
 
 // KeepExit writes the session's exit_status, durably, for a shim that could not.
 func (s *Store) KeepExit(id string, status exitstatus.Status) error {
-	pending, err := exitstatus.Prepare(s.SessionDir(id))
-	if err == nil {
-		err = pending.Write(status)
-	}
-	if err != nil {
+	if err := exitstatus.Write(s.SessionDir(id), status); err != nil {
 		return fmt.Errorf("cannot save the exit of session %q: %w", id, err)
 	}
 	return nil

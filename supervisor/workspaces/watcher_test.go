@@ -38,7 +38,8 @@ type bed struct {
 
 func newBed() *bed {
 	b := &bed{numbers: map[string]int32{}, states: map[string]bool{}, adding: func(string) error { return nil }}
-	b.files = sources.NewFiles(b)
+	b.files = sources.NewFiles()
+	b.files.SetWatchers(b, nil)
 	b.watcher = NewWatcher(b.files, b.post, func(id string, gone bool, inode session.Inode) {
 		b.observed = append(b.observed, id)
 		b.states[id], b.inode = gone, inode
@@ -247,7 +248,7 @@ func TestWatcher_RetriesWhatCannotBeWatched(t *testing.T) {
 func TestWatcher_NeedsInotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed()
-		b.files.SetInotify(nil)
+		b.files.SetWatchers(nil, nil)
 		dir := t.TempDir()
 		b.watcher.Watch(Key{dir, dir}, "shop", session.Inode{})
 		assert.Equal(t, []string{"shop"}, b.drain())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 )
 
 // Abandon leaves the named scopes to systemd: if they are stopped from now on, systemd sends
@@ -17,7 +16,7 @@ import (
 // scope before, it asks the missing connection, and kills everything after TimeoutStopSec= without
 // a SIGTERM.
 func (m *Manager) Abandon(ctx context.Context, names []string) (stopping []string, err error) {
-	_, stopping, err = m.abandon(ctx, names, func(own bool) bool { return own })
+	_, stopping, err = m.abandon(ctx, names, true)
 	return stopping, err
 }
 
@@ -38,31 +37,22 @@ func (m *Manager) AbandonLost(ctx context.Context, pattern string) (abandoned []
 			names = append(names, row.Name)
 		}
 	}
-	abandoned, _, err = m.abandon(ctx, names, func(own bool) bool { return !own })
+	abandoned, _, err = m.abandon(ctx, names, false)
 	return abandoned, err
 }
 
 // abandon calls abandonScope for each of the scopes, several at a time. It returns the names of
 // those that were abandoned, and of those for which it was too late.
-func (m *Manager) abandon(
-	ctx context.Context, names []string, wanted func(own bool) bool,
-) (abandoned, stopping []string, err error) {
+func (m *Manager) abandon(ctx context.Context, names []string, own bool) (abandoned, stopping []string, err error) {
 	type result struct {
 		done, tooLate bool
 		err           error
 	}
 	results := make([]result, len(names))
-	slots := make(chan struct{}, maxCalls)
-	var calls sync.WaitGroup
-	for i, name := range names {
-		slots <- struct{}{}
-		calls.Go(func() {
-			r := &results[i]
-			r.done, r.tooLate, r.err = m.abandonScope(ctx, name, wanted)
-			<-slots
-		})
-	}
-	calls.Wait()
+	inParallel(len(names), func(i int) {
+		r := &results[i]
+		r.done, r.tooLate, r.err = m.abandonScope(ctx, names[i], own)
+	})
 	var failed []error
 	for i, r := range results {
 		switch {
@@ -77,15 +67,12 @@ func (m *Manager) abandon(
 	return abandoned, stopping, errors.Join(failed...)
 }
 
-// abandonScope makes systemd forget the scope's controller, if there is one and wanted returns true
-// for it; own is whether it is this Manager. It is too late once systemd has begun to stop the
-// scope.
-func (m *Manager) abandonScope(
-	ctx context.Context, name string, wanted func(own bool) bool,
-) (done, tooLate bool, err error) {
+// abandonScope makes systemd forget the scope's controller: this Manager if own is set, any other
+// one if not. It is too late once systemd has begun to stop the scope.
+func (m *Manager) abandonScope(ctx context.Context, name string, own bool) (done, tooLate bool, err error) {
 	v, err := m.get(ctx, name, scopeIface, "Controller")
 	controller, _ := v.Value().(string)
-	if err != nil || controller == "" || !wanted(controller == m.conn.Names()[0]) {
+	if err != nil || controller == "" || own != (controller == m.conn.Names()[0]) {
 		return false, false, err
 	}
 	err = m.call(ctx, unitPath(name), scopeIface+".Abandon").Err

@@ -1,6 +1,7 @@
 package units
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -137,26 +139,26 @@ func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 		}
 		slice = path.Dir(units[i].ControlGroup)
 	}
-	results := make(chan error, len(units))
-	slots := make(chan struct{}, maxCalls)
-	calls := 0
+	var others []*Unit
 	for i := range units {
 		if u := &units[i]; u.InvocationID == "" && (!isActive(*u) || !m.readFromKernel(u, slice)) {
-			calls++
-			slots <- struct{}{}
-			go func() {
-				results <- m.describe(ctx, u)
-				<-slots
-			}()
+			others = append(others, u)
 		}
 	}
-	var failed error
-	for range calls {
-		if err := <-results; failed == nil {
-			failed = err
-		}
+	failed := make([]error, len(others))
+	inParallel(len(others), func(i int) { failed[i] = m.describe(ctx, others[i]) })
+	return cmp.Or(failed...)
+}
+
+// inParallel calls f with each number below n, maxCalls at a time.
+func inParallel(n int, f func(i int)) {
+	slots := make(chan struct{}, maxCalls)
+	var calls sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		calls.Go(func() { f(i); <-slots })
 	}
-	return failed
+	calls.Wait()
 }
 
 func isActive(u Unit) bool { return u.Active == "active" }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/deadline"
@@ -12,36 +13,35 @@ import (
 // Kill sends a signal to every process of the scope. It is not an error if the scope does not
 // exist.
 func (m *Manager) Kill(ctx context.Context, name string, signal unix.Signal) error {
-	err := m.call(ctx, systemdPath, managerIface+".KillUnit", name, "all", int32(signal)).Err
-	if err != nil && !isNoSuchUnit(err) && !isNoProcesses(err) {
-		return fmt.Errorf("cannot signal %q: %w", name, err)
-	}
-	return nil
+	return m.change(ctx, "signal", name, func(ctx context.Context, c *client) error {
+		return c.KillUnitWithTarget(ctx, name, systemd.All, int32(signal))
+	}, noSuchUnit, "org.freedesktop.systemd1.NoSuchProcess")
 }
 
 // ResetFailed makes systemd discard the state that it keeps of a failed scope. It is not an error
 // if the unit does not exist.
 func (m *Manager) ResetFailed(ctx context.Context, name string) error {
-	err := m.call(ctx, systemdPath, managerIface+".ResetFailedUnit", name).Err
-	if err != nil && !isNoSuchUnit(err) {
-		return fmt.Errorf("cannot reset %q: %w", name, err)
-	}
-	return nil
+	return m.change(ctx, "reset", name, func(ctx context.Context, c *client) error {
+		return c.ResetFailedUnitContext(ctx, name)
+	}, noSuchUnit)
 }
 
 // EnableUnit enables a unit file of the user if it is disabled, and returns whether it was. It does
 // not change a unit that is enabled, linked or masked, and does nothing if the manager has no such
 // unit file.
 func (m *Manager) EnableUnit(ctx context.Context, name string) (enabled bool, err error) {
-	var state string
-	err = m.call(ctx, systemdPath, managerIface+".GetUnitFileState", name).Store(&state)
-	if err != nil || state != "disabled" {
-		return false, nil //nolint:nilerr // the unit file does not exist
-	}
-	if err := m.call(ctx, systemdPath, managerIface+".EnableUnitFiles", []string{name}, false, false).Err; err != nil {
-		return false, fmt.Errorf("cannot enable %q: %w", name, err)
-	}
-	return true, nil
+	err = m.change(ctx, "enable", name, func(ctx context.Context, c *client) error {
+		var state string
+		err := c.conn.Object(systemdName, systemdPath).
+			CallWithContext(ctx, managerIface+".GetUnitFileState", 0, name).Store(&state)
+		if err != nil || state != "disabled" {
+			return nil //nolint:nilerr // the unit file does not exist
+		}
+		_, _, err = c.EnableUnitFilesContext(ctx, []string{name}, false, false)
+		enabled = err == nil
+		return err
+	})
+	return enabled, err
 }
 
 // Release makes systemd end a scope that is empty but that systemd still considers active. This
@@ -52,9 +52,12 @@ func (m *Manager) Release(ctx context.Context, name string) error {
 	ctx, cancel := deadline.Context(ctx, jobTimeout)
 	defer cancel()
 	// With a controller, systemd would ask Corral to stop the scope, and wait.
-	err := m.call(ctx, unitPath(name), scopeIface+".Abandon").Err
+	err := m.callMethod(ctx, unitPath(name), scopeIface+".Abandon")
 	if err == nil || !isGone(err) { // Abandon fails if the scope is already being stopped
-		err = m.call(ctx, systemdPath, managerIface+".StopUnit", name, "replace").Err
+		err = m.call(ctx, func(ctx context.Context, c *client) error {
+			_, err := c.StopUnitContext(ctx, name, "replace", nil)
+			return err
+		})
 	}
 	if err == nil {
 		err = m.awaitInactive(ctx, name)
@@ -93,17 +96,26 @@ func (m *Manager) awaitInactive(ctx context.Context, name string) error {
 // Freeze suspends every process of the scope. It returns once the kernel reports that none of them
 // runs, or with an error after callTimeout.
 func (m *Manager) Freeze(ctx context.Context, name string) error {
-	if err := m.call(ctx, systemdPath, managerIface+".FreezeUnit", name).Err; err != nil {
-		return fmt.Errorf("cannot freeze %q: %w", name, err)
-	}
-	return nil
+	return m.change(ctx, "freeze", name, func(ctx context.Context, c *client) error {
+		return c.FreezeUnit(ctx, name)
+	})
 }
 
 // Thaw resumes the processes of a frozen scope. It is not an error if the scope does not exist or
 // is not frozen.
 func (m *Manager) Thaw(ctx context.Context, name string) error {
-	if err := m.call(ctx, systemdPath, managerIface+".ThawUnit", name).Err; err != nil && !isNoSuchUnit(err) {
-		return fmt.Errorf("cannot thaw %q: %w", name, err)
+	return m.change(ctx, "thaw", name, func(ctx context.Context, c *client) error {
+		return c.ThawUnit(ctx, name)
+	}, noSuchUnit)
+}
+
+// change makes a call that changes a unit. D-Bus errors with one of the ignored names are no
+// errors.
+func (m *Manager) change(
+	ctx context.Context, verb, name string, f func(context.Context, *client) error, ignored ...string,
+) error {
+	if err := m.call(ctx, f); err != nil && !hasName(err, ignored...) {
+		return fmt.Errorf("cannot %s %q: %w", verb, name, err)
 	}
 	return nil
 }

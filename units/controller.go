@@ -33,7 +33,7 @@ func (m *Manager) AbandonLost(ctx context.Context, pattern string) (abandoned []
 	}
 	var names []string
 	for _, row := range rows {
-		if row.Active == "active" {
+		if row.ActiveState == "active" {
 			names = append(names, row.Name)
 		}
 	}
@@ -70,12 +70,12 @@ func (m *Manager) abandon(ctx context.Context, names []string, own bool) (abando
 // abandonScope makes systemd forget the scope's controller: this Manager if own is set, any other
 // one if not. It is too late once systemd has begun to stop the scope.
 func (m *Manager) abandonScope(ctx context.Context, name string, own bool) (done, tooLate bool, err error) {
-	v, err := m.get(ctx, name, scopeIface, "Controller")
-	controller, _ := v.Value().(string)
+	v, err := m.get(ctx, name, "Scope", "Controller")
+	controller, _ := v.(string)
 	if err != nil || controller == "" || own != (controller == m.conn.Names()[0]) {
 		return false, false, err
 	}
-	err = m.call(ctx, unitPath(name), scopeIface+".Abandon").Err
+	err = m.callMethod(ctx, unitPath(name), scopeIface+".Abandon")
 	if !hasName(err, "org.freedesktop.systemd1.ScopeNotRunning") {
 		return err == nil, false, err
 	}

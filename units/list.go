@@ -14,20 +14,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/godbus/dbus/v5"
+	systemd "github.com/coreos/go-systemd/v22/dbus"
 
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/proc"
 )
-
-// unitRow is a row of the reply to ListUnitsByPatterns.
-type unitRow struct {
-	Name, Description, Load, Active, Sub, Follows string
-	Path                                          dbus.ObjectPath
-	JobID                                         uint32
-	JobType                                       string
-	JobPath                                       dbus.ObjectPath
-}
 
 // List returns the scopes whose names match the glob pattern, with their state in systemd.
 func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
@@ -37,8 +28,8 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 	}
 	units := make([]Unit, 0, len(rows))
 	for _, row := range rows {
-		if row.Load != "not-found" {
-			units = append(units, Unit{Name: row.Name, Active: row.Active, HasStopJob: row.JobType == "stop"})
+		if row.LoadState != "not-found" {
+			units = append(units, Unit{Name: row.Name, Active: row.ActiveState, HasStopJob: row.JobType == "stop"})
 		}
 	}
 	if err := m.describeAll(ctx, units); err != nil {
@@ -68,7 +59,7 @@ const anyJobRule = "type='signal',sender='" + systemdName + "',interface='" + ma
 // listAfterStarts lists the units once no scope has a pending start job, since a scope that is
 // about to be started looks like one that has ended. It lists again after each finished job, for
 // startJobWait at most.
-func (m *Manager) listAfterStarts(ctx context.Context, pattern string) ([]unitRow, error) {
+func (m *Manager) listAfterStarts(ctx context.Context, pattern string) ([]systemd.UnitStatus, error) {
 	rows, err := m.listOnce(ctx, pattern)
 	if err != nil || !hasStartJob(rows) {
 		return rows, err
@@ -116,12 +107,14 @@ func (m *Manager) watchJobs(ctx context.Context) (finished <-chan struct{}, stop
 	}, err
 }
 
-func (m *Manager) listOnce(ctx context.Context, pattern string) (rows []unitRow, err error) {
-	return rows, m.read(ctx, systemdPath, managerIface+".ListUnitsByPatterns", []string{}, []string{pattern}).Store(&rows)
+func (m *Manager) listOnce(ctx context.Context, pattern string) ([]systemd.UnitStatus, error) {
+	return read(ctx, m, func(ctx context.Context, c *client) ([]systemd.UnitStatus, error) {
+		return c.ListUnitsByPatternsContext(ctx, nil, []string{pattern})
+	})
 }
 
-func hasStartJob(rows []unitRow) bool {
-	return slices.ContainsFunc(rows, func(row unitRow) bool { return row.JobType == "start" })
+func hasStartJob(rows []systemd.UnitStatus) bool {
+	return slices.ContainsFunc(rows, func(row systemd.UnitStatus) bool { return row.JobType == "start" })
 }
 
 // maxCalls is the number of calls to systemd that are made at a time.
@@ -179,24 +172,17 @@ func (m *Manager) readFromKernel(u *Unit, slice string) bool {
 const invocationSize = 16 // bytes of an invocation ID, see sd-id128(3)
 
 func (m *Manager) describe(ctx context.Context, u *Unit) error {
-	var props map[string]dbus.Variant
-	if err := m.read(ctx, unitPath(u.Name), propertiesIface+".GetAll", scopeIface).Store(&props); err != nil {
-		if isGone(err) {
-			u.Active = "inactive"
-			return nil
-		}
-		return fmt.Errorf("cannot read %q: %w", u.Name, err)
-	}
-	u.Result, _ = props["Result"].Value().(string)
-	u.ControlGroup, _ = props["ControlGroup"].Value().(string)
-	id, err := m.invocationID(ctx, u.Name)
+	props, err := m.properties(ctx, u.Name)
 	if isGone(err) {
-		u.Active, err = "inactive", nil
+		u.Active = "inactive"
+		return nil
 	}
-	u.InvocationID = id
-	if u.Result == resultTimeout && err == nil {
-		runtimeMax, _ := props["RuntimeMaxUSec"].Value().(uint64)
-		u.TimedOutAt, err = m.runtimeMaxExpiry(ctx, u.Name, runtimeMax)
+	u.Result, _ = props["Result"].(string)
+	u.ControlGroup, _ = props["ControlGroup"].(string)
+	id, _ := props["InvocationID"].([]byte)
+	u.InvocationID = hex.EncodeToString(id)
+	if u.Result == resultTimeout {
+		u.TimedOutAt = runtimeMaxExpiry(props)
 	}
 	return err
 }
@@ -206,32 +192,16 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 const resultTimeout = "timeout"
 
 // runtimeMaxExpiry returns the CLOCK_MONOTONIC time at which RuntimeMaxSec= of a scope with the
-// Result timeout expired. It returns 0 if the scope was stopped earlier for another reason, or if
-// systemd no longer knows the scope. systemd signals the processes before it records that the scope
-// has left the active state.
-func (m *Manager) runtimeMaxExpiry(ctx context.Context, name string, runtimeMax uint64) (time.Duration, error) {
-	var usec [2]uint64
-	for i, property := range []string{"ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"} {
-		v, err := m.get(ctx, name, unitIface, property)
-		if isGone(err) {
-			return 0, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		usec[i], _ = v.Value().(uint64)
-	}
-	entered, exited := usec[0], usec[1]
+// Result timeout expired. It returns 0 if the scope was stopped earlier for another reason. systemd
+// signals the processes before it records that the scope has left the active state.
+func runtimeMaxExpiry(props map[string]any) time.Duration {
+	runtimeMax, _ := props["RuntimeMaxUSec"].(uint64)
+	entered, _ := props["ActiveEnterTimestampMonotonic"].(uint64)
+	exited, _ := props["ActiveExitTimestampMonotonic"].(uint64)
 	if entered == 0 || exited < entered || exited-entered < runtimeMax {
-		return 0, nil
+		return 0
 	}
-	return time.Duration(entered+runtimeMax) * time.Microsecond, nil
-}
-
-func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {
-	v, err := m.get(ctx, name, unitIface, "InvocationID")
-	id, _ := v.Value().([]byte)
-	return hex.EncodeToString(id), err
+	return time.Duration(entered+runtimeMax) * time.Microsecond
 }
 
 // startDependencies are the properties of a unit that name other units which start it: timers,
@@ -248,13 +218,12 @@ func (m *Manager) PulledIn(ctx context.Context, template, suffix string) ([]stri
 	}
 	var instances []string
 	for _, row := range rows {
-		var props map[string]dbus.Variant
-		err := m.read(ctx, unitPath(row.Name), propertiesIface+".GetAll", unitIface).Store(&props)
+		props, err := m.properties(ctx, row.Name)
 		if err != nil && !isGone(err) {
-			return nil, fmt.Errorf("cannot read %q: %w", row.Name, err)
+			return nil, err
 		}
 		if slices.ContainsFunc(startDependencies, func(property string) bool {
-			names, _ := props[property].Value().([]string)
+			names, _ := props[property].([]string)
 			return len(names) > 0
 		}) {
 			instances = append(instances, strings.TrimSuffix(strings.TrimPrefix(row.Name, template), suffix))

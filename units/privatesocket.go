@@ -22,7 +22,7 @@ const pingInterval = 10 * time.Millisecond
 // dialPrivate connects to the private socket on which systemd serves its own user without a bus.
 // The connection carries only calls. It replaces a lost bus connection: a daemon whose bus was
 // stopped still has to determine which scopes are being stopped with it.
-func dialPrivate(runtimeDir string) (*dbus.Conn, error) {
+func dialPrivate(runtimeDir string) (*client, error) {
 	ctx, cancel := deadline.Context(context.Background(), privateTimeout)
 	defer cancel()
 	conn, err := dbus.Dial("unix:path=" + dbus.EscapeBusAddressValue(filepath.Join(runtimeDir, "systemd/private")))
@@ -40,7 +40,7 @@ func dialPrivate(runtimeDir string) (*dbus.Conn, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("cannot connect to systemd's private socket: %w", err)
 	}
-	return conn, nil
+	return newClient(conn)
 }
 
 // pingPrivate returns once systemd answers. If a message arrives together with the end of the

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
-	"strings"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/internal/deadline"
@@ -17,76 +18,101 @@ import (
 // timeout without an expired RuntimeMaxSec= means that a requested stop took too long; StopCause
 // then returns success, as for every requested stop.
 func (m *Manager) StopCause(ctx context.Context, name string) (Cause, error) {
-	v, err := m.get(ctx, name, scopeIface, "Result")
+	props, err := m.properties(ctx, name)
 	if err != nil {
 		return Cause{}, err
 	}
-	result, _ := v.Value().(string)
+	result, _ := props["Result"].(string)
 	if result == resultTimeout {
-		if v, err = m.get(ctx, name, scopeIface, "RuntimeMaxUSec"); err != nil {
-			return Cause{}, err
-		}
-		runtimeMax, _ := v.Value().(uint64)
-		if over, err := m.runtimeMaxExpiry(ctx, name, runtimeMax); err != nil || over != 0 {
-			return Cause{result, over}, err
+		if over := runtimeMaxExpiry(props); over != 0 {
+			return Cause{result, over}, nil
 		}
 		result = "success"
 	}
-	v, err = m.get(ctx, name, unitIface, "ActiveExitTimestampMonotonic")
-	return Cause{result, earliestSignal(v)}, err
+	return Cause{result, earliestSignal(props["ActiveExitTimestampMonotonic"])}, nil
 }
 
 // IsActive reports whether systemd considers the unit neither inactive nor failed, so that it may
 // have processes.
 func (m *Manager) IsActive(ctx context.Context, name string) (bool, error) {
-	v, err := m.get(ctx, name, unitIface, "ActiveState")
+	v, err := m.get(ctx, name, "Unit", "ActiveState")
 	if isGone(err) {
 		return false, nil
 	}
-	state, _ := v.Value().(string)
+	state, _ := v.(string)
 	return state != "inactive" && state != "failed", err
 }
 
 // State returns the state of the manager as systemctl --user is-system-running prints it, such as
 // running or stopping.
 func (m *Manager) State(ctx context.Context) (string, error) {
-	var v dbus.Variant
-	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, "SystemState").Store(&v)
-	state, _ := v.Value().(string)
-	return state, err
+	return managerProperty[string](ctx, m, "SystemState")
 }
 
-func (m *Manager) get(ctx context.Context, name, iface, property string) (dbus.Variant, error) {
-	var v dbus.Variant
-	err := m.read(ctx, unitPath(name), propertiesIface+".Get", iface, property).Store(&v)
+// get returns a property that units of the type have. All units have those of the type Unit.
+func (m *Manager) get(ctx context.Context, name, unitType, property string) (any, error) {
+	p, err := read(ctx, m, func(ctx context.Context, c *client) (*Property, error) {
+		return c.GetUnitTypePropertyContext(ctx, name, unitType, property)
+	})
 	if err != nil {
-		return v, fmt.Errorf("cannot read %s of %q: %w", property, name, err)
+		return nil, fmt.Errorf("cannot read %s of %q: %w", property, name, err)
 	}
-	return v, nil
+	return p.Value.Value(), nil
+}
+
+// properties returns all properties of a unit, which is identified by its name or InvocationID.
+func (m *Manager) properties(ctx context.Context, unit string) (map[string]any, error) {
+	props, err := read(ctx, m, func(ctx context.Context, c *client) (map[string]any, error) {
+		return c.GetAllPropertiesContext(ctx, unit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the properties of %q: %w", unit, err)
+	}
+	return props, nil
+}
+
+// managerProperty returns a property of the manager. go-systemd's method for this has no context,
+// and returns text.
+func managerProperty[T any](ctx context.Context, m *Manager, property string) (T, error) {
+	v, err := read(ctx, m, func(ctx context.Context, c *client) (v dbus.Variant, err error) {
+		err = c.conn.Object(systemdName, systemdPath).
+			CallWithContext(ctx, propertiesIface+".Get", 0, managerIface, property).Store(&v)
+		return v, err
+	})
+	if err != nil {
+		err = fmt.Errorf("cannot read %s of systemd: %w", property, err)
+	}
+	value, _ := v.Value().(T)
+	return value, err
 }
 
 // read makes a call that changes nothing, and repeats it if systemd was unavailable. A systemd that
 // is being reexecuted leaves the bus for a moment and drops unanswered calls, as does a bus that is
 // being stopped.
-func (m *Manager) read(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
+func read[T any](
+	ctx context.Context, m *Manager, f func(context.Context, *client) (T, error),
+) (reply T, err error) {
 	ctx, cancel := deadline.Context(ctx, callTimeout)
 	defer cancel()
 	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for {
 		onBus := m.conn.Connected()
-		c := m.call(ctx, path, method, args...)
-		if onBus && isLost(c.Err) {
+		err = m.call(ctx, func(ctx context.Context, c *client) error {
+			reply, err = f(ctx, c)
+			return err
+		})
+		if onBus && err != nil && (isLost(err) || !m.conn.Connected()) {
 			_ = m.conn.Close() // the reply is lost with the bus; retry on the private socket
 			continue
 		}
-		if !isAway(c.Err) {
-			return c
+		if !isAway(err) {
+			return reply, err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return c
+			return reply, err
 		}
 	}
 }
@@ -97,59 +123,41 @@ const retryInterval = 20 * time.Millisecond
 
 // isAway reports whether systemd has left the bus, as it does during reexecution.
 func isAway(err error) bool {
-	return slices.ContainsFunc([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner"}, func(name string) bool {
-		return hasName(err, "org.freedesktop.DBus.Error."+name)
-	})
+	return hasName(err, errorPrefix+"NoReply", errorPrefix+"ServiceUnknown", errorPrefix+"NameHasNoOwner")
 }
 
-// isLost reports whether a call failed because its connection was closed.
+// isLost reports whether a call could not be sent because its connection was closed.
 func isLost(err error) bool {
-	var reply dbus.Error
-	return err != nil && !errors.As(err, &reply) &&
-		!errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+	return errors.Is(err, ErrClosed) || errors.As(err, new(*net.OpError))
 }
 
-func isNoSuchUnit(err error) bool { return hasName(err, "org.freedesktop.systemd1.NoSuchUnit") }
+const (
+	noSuchUnit  = "org.freedesktop.systemd1.NoSuchUnit"
+	errorPrefix = "org.freedesktop.DBus.Error."
+)
 
-func isNoProcesses(err error) bool { return hasName(err, "org.freedesktop.systemd1.NoSuchProcess") }
+func isGone(err error) bool { return hasName(err, noSuchUnit, errorPrefix+"UnknownObject") }
 
-func isGone(err error) bool {
-	return isNoSuchUnit(err) || hasName(err, "org.freedesktop.DBus.Error.UnknownObject")
-}
-
-func hasName(err error, name string) bool {
+// hasName reports whether the error is a D-Bus error with one of the names.
+func hasName(err error, names ...string) bool {
 	var e dbus.Error
-	return errors.As(err, &e) && e.Name == name
+	return errors.As(err, &e) && slices.Contains(names, e.Name)
 }
 
-// unitPath returns the object path of a unit: its name, with each byte other than a letter or a
-// digit, and a leading digit, written as _xx in hexadecimal.
+// unitPath returns the object path of a unit.
 func unitPath(name string) dbus.ObjectPath {
-	var b strings.Builder
-	b.WriteString(string(systemdPath) + "/unit/")
-	for i := range len(name) {
-		c := name[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' && i > 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "_%02x", c)
-		}
-	}
-	return dbus.ObjectPath(b.String())
+	return systemdPath + "/unit/" + dbus.ObjectPath(systemd.PathBusEscape(name))
 }
 
 // Environment returns the environment that the manager currently passes to the services it starts.
 func (m *Manager) Environment(ctx context.Context) ([]string, error) {
-	var v dbus.Variant
-	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, "Environment").Store(&v)
-	env, _ := v.Value().([]string)
-	return env, err
+	return managerProperty[[]string](ctx, m, "Environment")
 }
 
 // StartTime returns when the user's manager was started, by CLOCK_MONOTONIC. Reexecution does not
 // change it.
 func (m *Manager) StartTime(ctx context.Context) (time.Duration, error) {
-	usec, err := readStartTime[uint64](ctx, m, "UserspaceTimestampMonotonic")
+	usec, err := managerProperty[uint64](ctx, m, "UserspaceTimestampMonotonic")
 	return time.Duration(usec) * time.Microsecond, err
 }
 
@@ -157,19 +165,6 @@ func (m *Manager) StartTime(ctx context.Context) (time.Duration, error) {
 // reexecuted, and changes when a new manager is started at the next login, even if XDG_RUNTIME_DIR
 // was kept.
 func (m *Manager) Incarnation(ctx context.Context) (string, error) {
-	v, err := readStartTime[any](ctx, m, "UserspaceTimestamp")
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprint(v), nil
-}
-
-func readStartTime[T any](ctx context.Context, m *Manager, property string) (T, error) {
-	var v dbus.Variant
-	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, property).Store(&v)
-	if err != nil {
-		err = fmt.Errorf("cannot read the start time of systemd: %w", err)
-	}
-	started, _ := v.Value().(T)
-	return started, err
+	usec, err := managerProperty[uint64](ctx, m, "UserspaceTimestamp")
+	return fmt.Sprint(usec), err
 }

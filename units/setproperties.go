@@ -29,8 +29,9 @@ var ErrNoScope = errors.New("no such scope")
 // name, systemd would change the next scope of that name or leave a drop-in file for it. Errors:
 // ErrNoScope, and a *PropertyError for the first property that systemd rejects.
 func (m *Manager) SetProperties(ctx context.Context, invocationID string, props []Property) error {
-	path := unitPath(invocationID)
-	set := func(props []Property) error { return m.call(ctx, path, unitIface+".SetProperties", true, props).Err }
+	set := func(props []Property) error {
+		return m.callMethod(ctx, unitPath(invocationID), unitIface+".SetProperties", true, props)
+	}
 	err := set(props)
 	switch {
 	case hasName(err, "org.freedesktop.systemd1.NoUnitForInvocationID") || isGone(err):
@@ -38,7 +39,7 @@ func (m *Manager) SetProperties(ctx context.Context, invocationID string, props 
 	case err != nil:
 		return fmt.Errorf("cannot set properties of a scope: %w", findRejected(err, props, set))
 	}
-	return m.readBack(ctx, path, props)
+	return m.readBack(ctx, invocationID, props)
 }
 
 // CheckProperties checks that a scope could be started with the properties, without starting one.
@@ -56,8 +57,8 @@ func (m *Manager) CheckProperties(ctx context.Context, props []Property) error {
 // sentinelProperty is among them, systemd rejects the request and starts none.
 func (m *Manager) startCheck(ctx context.Context) func([]Property) error {
 	return func(props []Property) error {
-		return m.call(ctx, systemdPath, managerIface+".StartTransientUnit",
-			"app-corral-check.scope", "fail", props, []auxUnit{}).Err
+		_, err := m.requestStart(ctx, "app-corral-check.scope", props)
+		return err
 	}
 }
 
@@ -73,7 +74,7 @@ func (m *Manager) findRejectedInStart(ctx context.Context, err error, props []Pr
 // sentinelProperty is a property that no version of systemd knows. systemd checks the properties of
 // a call in order, and does nothing at all if it rejects one: if the error names this one, all
 // properties before it are valid.
-var sentinelProperty = Property{"X-Corral-Nothing", dbus.MakeVariant(true)}
+var sentinelProperty = Property{Name: "X-Corral-Nothing", Value: dbus.MakeVariant(true)}
 
 // namesProperty reports whether systemd's error message names the property. Most messages do, but
 // not those about a value of the wrong type.
@@ -99,10 +100,10 @@ func findRejected(err error, props []Property, try func([]Property) error) error
 
 // readBack compares the properties with what systemd has stored, as far as possible: lists are
 // appended to, and some properties are read under another name than they are set.
-func (m *Manager) readBack(ctx context.Context, path dbus.ObjectPath, props []Property) error {
-	var has map[string]dbus.Variant
-	if err := m.read(ctx, path, propertiesIface+".GetAll", scopeIface).Store(&has); err != nil {
-		return fmt.Errorf("cannot read the properties of a scope: %w", err)
+func (m *Manager) readBack(ctx context.Context, invocationID string, props []Property) error {
+	has, err := m.properties(ctx, invocationID)
+	if err != nil {
+		return err
 	}
 	last := make(map[string]dbus.Variant, len(props))
 	for _, p := range props {
@@ -110,7 +111,7 @@ func (m *Manager) readBack(ctx context.Context, path dbus.ObjectPath, props []Pr
 	}
 	for property, want := range last {
 		got, ok := has[property]
-		if ok && got.Signature() == want.Signature() && !sameValue(got.Value(), want.Value()) {
+		if ok && dbus.SignatureOf(got) == want.Signature() && !sameValue(got, want.Value()) {
 			return &PropertyError{property, fmt.Sprintf("it was set to %v and is %v", want, got)}
 		}
 	}

@@ -148,7 +148,7 @@ func (w *watch) propertiesChanged(body []any) []Event {
 		// systemd sends RequestStop, if at all, before it enters this state.
 		if w.running && !w.stopReported {
 			w.stopReported = true
-			cause := Cause{w.result, earliestSignal(changed["ActiveExitTimestampMonotonic"])}
+			cause := Cause{w.result, earliestSignal(changed["ActiveExitTimestampMonotonic"].Value())}
 			return []Event{Stopping{w.name, cause, w.invocationID}}
 		}
 	}
@@ -162,8 +162,8 @@ const signalSlack = 250 * time.Millisecond
 
 // earliestSignal returns the earliest time at which systemd may have signalled the processes of a
 // scope, from its ActiveExitTimestampMonotonic; 0 if that is unknown.
-func earliestSignal(timestamp dbus.Variant) time.Duration {
-	usec, _ := timestamp.Value().(uint64)
+func earliestSignal(timestamp any) time.Duration {
+	usec, _ := timestamp.(uint64)
 	return max(time.Duration(usec)*time.Microsecond-signalSlack, 0)
 }
 

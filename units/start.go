@@ -2,12 +2,15 @@ package units
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/internal/deadline"
@@ -34,10 +37,7 @@ type Started struct {
 }
 
 // Property is a unit property, as StartTransientUnit and SetProperties take it.
-type Property struct {
-	Name  string
-	Value dbus.Variant
-}
+type Property = systemd.Property
 
 // Start starts a scope and returns once its processes are in it. From then on Events reports its
 // end.
@@ -92,10 +92,13 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 	if err := m.runOnLoop(ctx, func(*watches) { w.cgroup = group }); err != nil {
 		return Started{}, err
 	}
-	id, err := m.invocationID(ctx, s.Name)
-	if err == nil {
-		err = m.runOnLoop(ctx, func(*watches) { w.invocationID = id })
+	v, err := m.get(ctx, s.Name, "Unit", "InvocationID")
+	if err != nil {
+		return Started{}, err
 	}
+	bytes, _ := v.([]byte)
+	id := hex.EncodeToString(bytes)
+	err = m.runOnLoop(ctx, func(*watches) { w.invocationID = id })
 	return Started{InvocationID: id, ControlGroup: group}, err
 }
 
@@ -103,10 +106,10 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 // drop-in can make it do, would block the scope's name and finally start a scope whose processes
 // have exited. cancelStart waits for the end of the job, which would otherwise be taken for the end
 // of the next one.
-func (m *Manager) cancelStart(ctx context.Context, job dbus.ObjectPath, w *watch) {
+func (m *Manager) cancelStart(ctx context.Context, job int, w *watch) {
 	ctx, cancel := deadline.Context(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	_ = m.call(ctx, job, jobIface+".Cancel").Err // it may have finished already
+	_ = m.callMethod(ctx, systemdPath, managerIface+".CancelJob", uint32(job)) // it may have finished already
 	select {
 	case <-w.startResult:
 	case <-m.closed:
@@ -114,42 +117,51 @@ func (m *Manager) cancelStart(ctx context.Context, job dbus.ObjectPath, w *watch
 	}
 }
 
-// startTransient queues the start job and returns its path, or "" if the job has already finished.
+// startTransient queues the start job and returns its id, or 0 if the job has already finished.
 // It omits optional properties that systemd rejects, now and in later starts. If an earlier scope
 // of this name has failed, it resets that first.
-func (m *Manager) startTransient(ctx context.Context, s Scope) (job dbus.ObjectPath, err error) {
+func (m *Manager) startTransient(ctx context.Context, s Scope) (job int, err error) {
 	cleared := false
 	for {
 		var unsupported map[string]bool
 		if err := m.runOnLoop(ctx, func(ws *watches) { unsupported = maps.Clone(ws.unsupported) }); err != nil {
-			return "", err
+			return 0, err
 		}
-		err := m.call(ctx, systemdPath, managerIface+".StartTransientUnit",
-			s.Name, "fail", m.startProperties(s, unsupported), []auxUnit{}).Store(&job)
+		job, err := m.requestStart(ctx, s.Name, m.startProperties(s, unsupported))
 		var e dbus.Error
 		switch {
 		case err == nil || !errors.As(err, &e):
 			return job, err
 		case isAway(err):
 			if started, err := m.isStarted(ctx, s); started || err != nil {
-				return "", err
+				return 0, err
 			}
 			continue
 		case e.Name == "org.freedesktop.systemd1.UnitExists" && !cleared:
 			cleared = true
 			if err := m.ResetFailed(ctx, s.Name); err != nil {
-				return "", err
+				return 0, err
 			}
 			continue
 		}
-		name := rejectedOptional(e, s.Optional, unsupported)
-		if name == "" {
-			return "", m.findRejectedInStart(ctx, err, s.Properties)
+		rejected := slices.IndexFunc(s.Optional, func(p Property) bool {
+			return !unsupported[p.Name] && namesProperty(err, p)
+		})
+		if rejected < 0 {
+			return 0, m.findRejectedInStart(ctx, err, s.Properties)
 		}
-		if err := m.runOnLoop(ctx, func(ws *watches) { ws.unsupported[name] = true }); err != nil {
-			return "", err
+		if err := m.runOnLoop(ctx, func(ws *watches) { ws.unsupported[s.Optional[rejected].Name] = true }); err != nil {
+			return 0, err
 		}
 	}
+}
+
+func (m *Manager) requestStart(ctx context.Context, name string, props []Property) (job int, err error) {
+	err = m.call(ctx, func(ctx context.Context, c *client) error {
+		job, err = c.StartTransientUnitContext(ctx, name, "fail", props, nil)
+		return err
+	})
+	return job, err
 }
 
 // isStarted reports whether systemd has started the scope although it was reexecuted before it
@@ -174,21 +186,16 @@ func (m *Manager) isStarted(ctx context.Context, s Scope) (bool, error) {
 	})
 }
 
-type auxUnit struct {
-	Name       string
-	Properties []Property
-}
-
 func (m *Manager) startProperties(s Scope, unsupported map[string]bool) []Property {
 	pids := make([]uint32, len(s.PIDs))
 	for i, pid := range s.PIDs {
 		pids[i] = uint32(pid)
 	}
 	props := []Property{
-		{"PIDs", dbus.MakeVariant(pids)},
+		systemd.PropPids(pids...),
 		// With a controller, systemd asks Corral to stop the scope instead of killing it, for as long as
 		// this connection lives.
-		{"Controller", dbus.MakeVariant(m.conn.Names()[0])},
+		{Name: "Controller", Value: dbus.MakeVariant(m.conn.Names()[0])},
 	}
 	props = append(props, s.Properties...)
 	for _, p := range s.Optional {
@@ -197,19 +204,4 @@ func (m *Manager) startProperties(s Scope, unsupported map[string]bool) []Proper
 		}
 	}
 	return props
-}
-
-// rejectedOptional returns which of the optional properties the error is about, "" if none.
-// systemd's message names it.
-func rejectedOptional(e dbus.Error, optional []Property, unsupported map[string]bool) string {
-	if len(e.Body) == 0 {
-		return ""
-	}
-	text, _ := e.Body[0].(string)
-	for _, p := range optional {
-		if !unsupported[p.Name] && strings.Contains(text, p.Name) {
-			return p.Name
-		}
-	}
-	return ""
 }

@@ -9,9 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/internal/bus"
@@ -23,7 +25,6 @@ const (
 	systemdPath     = dbus.ObjectPath("/org/freedesktop/systemd1")
 	managerIface    = "org.freedesktop.systemd1.Manager"
 	unitIface       = "org.freedesktop.systemd1.Unit"
-	jobIface        = "org.freedesktop.systemd1.Job"
 	scopeIface      = "org.freedesktop.systemd1.Scope"
 	propertiesIface = "org.freedesktop.DBus.Properties"
 )
@@ -84,12 +85,13 @@ func (Resync) event()        {}
 // Manager is a connection to the user's systemd. One goroutine, the event loop, owns all of its
 // state and exits when the connection is lost.
 type Manager struct {
-	conn        *dbus.Conn
-	runtimeDir  string
-	privateConn func() (*dbus.Conn, error) // used for calls once conn is closed
-	events      chan Event
-	mailbox     chan func(*watches)
-	closed      chan struct{}
+	conn       *dbus.Conn
+	bus        *client                 // makes calls over conn
+	private    func() (*client, error) // makes calls once conn is closed
+	runtimeDir string
+	events     chan Event
+	mailbox    chan func(*watches)
+	closed     chan struct{}
 }
 
 // watches is the state of the event loop.
@@ -122,12 +124,12 @@ func Connect(ctx context.Context, address, runtimeDir string) (*Manager, error) 
 		return nil, err
 	}
 	m := &Manager{
-		conn:        conn.Conn,
-		runtimeDir:  runtimeDir,
-		privateConn: sync.OnceValues(func() (*dbus.Conn, error) { return dialPrivate(runtimeDir) }),
-		events:      make(chan Event, 64),
-		mailbox:     make(chan func(*watches)),
-		closed:      make(chan struct{}),
+		conn:       conn.Conn,
+		private:    sync.OnceValues(func() (*client, error) { return dialPrivate(runtimeDir) }),
+		runtimeDir: runtimeDir,
+		events:     make(chan Event, 64),
+		mailbox:    make(chan func(*watches)),
+		closed:     make(chan struct{}),
 	}
 	signals := make(chan *dbus.Signal, 1024)
 	conn.Signal(signals)
@@ -146,7 +148,10 @@ func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return owner, m.call(ctx, systemdPath, managerIface+".Subscribe").Err
+	if m.bus, err = newClient(m.conn); err != nil {
+		return nil, err
+	}
+	return owner, m.callMethod(ctx, systemdPath, managerIface+".Subscribe")
 }
 
 // Close closes the connection. The event loop then closes Events.
@@ -162,23 +167,56 @@ func (m *Manager) match(method, rule string) {
 	m.conn.BusObject().Go("org.freedesktop.DBus."+method, dbus.FlagNoReplyExpected, nil, rule)
 }
 
-// call calls a method of systemd over the bus, or over systemd's private socket once the bus
-// connection is lost.
-func (m *Manager) call(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
+// client calls systemd over one connection: with the methods of go-systemd, or directly.
+type client struct {
+	*systemd.Conn // it receives no signals, and its Connected always returns false
+	conn          *dbus.Conn
+}
+
+// newClient returns a client for conn. go-systemd requests a second connection, over which it would
+// receive JobRemoved of every unit. It is given one over which nothing can be sent or received, and
+// which is then closed, so that the goroutine that reads signals from it ends.
+func newClient(conn *dbus.Conn) (*client, error) {
+	pipe, other := net.Pipe()
+	_ = other.Close() // the call of AddMatch, which has no time limit, fails at once
+	signals, err := dbus.NewConn(pipe)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = signals.Close() }()
+	next := conn
+	c, err := systemd.NewConnection(func() (*dbus.Conn, error) {
+		dialed := next
+		next = signals
+		return dialed, nil
+	})
+	return &client{c, conn}, err
+}
+
+// callMethod calls a method that go-systemd does not have. It ignores the values of the reply.
+func (m *Manager) callMethod(ctx context.Context, path dbus.ObjectPath, method string, args ...any) error {
+	return m.call(ctx, func(ctx context.Context, c *client) error {
+		return c.conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...).Err
+	})
+}
+
+// call calls systemd over the bus, or over systemd's private socket once the bus connection is
+// lost.
+func (m *Manager) call(ctx context.Context, f func(context.Context, *client) error) error {
 	ctx, cancel := deadline.Context(ctx, callTimeout)
 	defer cancel()
-	conn := m.conn
-	if !conn.Connected() {
+	c := m.bus
+	if !m.conn.Connected() {
 		var err error
-		if conn, err = m.privateConn(); err != nil {
-			return &dbus.Call{Err: errors.Join(ErrClosed, err)}
+		if c, err = m.private(); err != nil {
+			return errors.Join(ErrClosed, err)
 		}
 	}
-	c := conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...)
-	if errors.Is(c.Err, dbus.ErrClosed) {
-		c.Err = ErrClosed
+	err := f(ctx, c)
+	if errors.Is(err, dbus.ErrClosed) {
+		return ErrClosed
 	}
-	return c
+	return err
 }
 
 // Watch starts to report events of the scopes. The state of a scope that is already watched is

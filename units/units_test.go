@@ -38,7 +38,9 @@ func process(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-func property(name string, value any) Property { return Property{name, dbus.MakeVariant(value)} }
+func property(name string, value any) Property {
+	return Property{Name: name, Value: dbus.MakeVariant(value)}
+}
 
 // start starts a scope with one process, and removes both after the test.
 func start(t *testing.T, m *Manager, name string, props ...Property) (pid int, started Started) {
@@ -454,9 +456,9 @@ func TestAbandon_LeavesTheStopToSystemd(t *testing.T) {
 	found, err := m.Abandon(t.Context(), names)
 	require.NoError(t, err)
 	assert.Equal(t, []string{stopping}, found)
-	controller, err := m.get(t.Context(), foreign, scopeIface, "Controller")
+	controller, err := m.get(t.Context(), foreign, "Scope", "Controller")
 	require.NoError(t, err)
-	assert.Equal(t, other.conn.Names()[0], controller.Value())
+	assert.Equal(t, other.conn.Names()[0], controller)
 
 	testbed.Systemctl(t, "stop", running)
 	e := next(t, m)
@@ -492,9 +494,9 @@ func TestAbandonLost_AfterReexecWithoutBus(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"app-corral-lost.scope"}, names)
 	for unit, want := range map[string]string{"app-corral-lost.scope": "", "app-corral-ours.scope": next.conn.Names()[0]} {
-		controller, err := next.get(t.Context(), unit, scopeIface, "Controller")
+		controller, err := next.get(t.Context(), unit, "Scope", "Controller")
 		require.NoError(t, err)
-		assert.Equal(t, want, controller.Value())
+		assert.Equal(t, want, controller)
 	}
 	again, err := next.AbandonLost(t.Context(), "app-corral-*.scope")
 	require.NoError(t, err)

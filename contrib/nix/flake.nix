@@ -19,7 +19,7 @@
           src = ../..;
 
           # The hash of the output of `go mod vendor`, as printed by contrib/nix/vendor-hash.sh; make check compares it.
-          vendorHash = "sha256-MsDX4ybRSAe6IOx5KblwdFky8NRT9Cl0ztk9qp8gWr4=";
+          vendorHash = "sha256-YlaXSWmyyIKoNFXAx6xasJIbPeRL/VjFql6NfXclDwA=";
 
           subPackages = [ "cmd/corrald" "cmd/corralctl" "cmd/corral-shim" ];
           env.CGO_ENABLED = 0;

@@ -19,7 +19,7 @@
           src = ../..;
 
           # The hash of the output of `go mod vendor`, as printed by contrib/nix/vendor-hash.sh; make check compares it.
-          vendorHash = "sha256-YlaXSWmyyIKoNFXAx6xasJIbPeRL/VjFql6NfXclDwA=";
+          vendorHash = "sha256-q/ImyZ+ropJxON6hnQdGtdEbQpOvtVTyErqXlrwfwHg=";
 
           subPackages = [ "cmd/corrald" "cmd/corralctl" "cmd/corral-shim" ];
           env.CGO_ENABLED = 0;

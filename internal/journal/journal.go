@@ -7,7 +7,6 @@
 package journal
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 
@@ -46,18 +45,6 @@ const (
 
 // journalSocket is the socket on which journald receives records in the Native Journal Protocol.
 const journalSocket = "/run/systemd/journal/socket"
-
-// stderrIsJournal reports whether a file is the stream to the journal that systemd opened for this
-// process. stream is the environment variable JOURNAL_STREAM, which contains the stream's device
-// and inode, see systemd.exec(5). The file has to be compared because descendants inherit the
-// variable even if their standard error was redirected.
-func stderrIsJournal(stream string, stderr *os.File) bool {
-	var st unix.Stat_t
-	if stream == "" || unix.Fstat(int(stderr.Fd()), &st) != nil {
-		return false
-	}
-	return stream == fmt.Sprintf("%d:%d", st.Dev, st.Ino)
-}
 
 // hasReader reports whether a person or program may read what is written to a file. It returns
 // false for a closed file and for a device other than a terminal.

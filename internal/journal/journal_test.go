@@ -254,6 +254,64 @@ func waitLost(t *testing.T, q *queue, n uint64) {
 	}, 10*time.Second, time.Millisecond)
 }
 
+// TestSocket_WaitsForJournald: while the queue of journald's socket is full of the records of other
+// processes, the kernel reports our socket as not writable, and as writable once journald has read.
+// An unconnected socket is always writable (decision 31): the writing goroutine, which the Go
+// runtime resumes whenever its socket is writable, would use a CPU of its own until journald reads.
+func TestSocket_WaitsForJournald(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	s := &socket{path: path}
+	err := s.write([]byte("MESSAGE=one\n"))
+	require.NoError(t, err)
+	assert.True(t, isWritable(t, s.conn))
+	fill(t, path)
+	j.receive()   // our own record
+	fill(t, path) // takes its place
+	assert.False(t, isWritable(t, s.conn))
+	unconnected, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unconnected.Close() })
+	assert.True(t, isWritable(t, unconnected), "the kernel has changed: see decision 31")
+
+	written := make(chan error, 1)
+	go func() {
+		written <- s.write([]byte("MESSAGE=two\n"))
+	}()
+	for received := ""; received != "two"; {
+		received = j.receive()["MESSAGE"]
+	}
+	require.NoError(t, <-written)
+}
+
+// fill sends datagrams of other senders to a socket until it accepts no more.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	for sent := true; sent; { // each sender can send a part of them, because its own buffer is limited too
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		sent = false
+		for unix.Sendto(fd, []byte("MESSAGE=other\n"), 0, &unix.SockaddrUnix{Name: path}) == nil {
+			sent = true
+		}
+	}
+}
+
+// isWritable returns what poll(2) returns.
+func isWritable(t *testing.T, conn *net.UnixConn) bool {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	require.NoError(t, err)
+	fds := []unix.PollFd{{Events: unix.POLLOUT}}
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		fds[0].Fd = int32(fd)
+		_, err = unix.Poll(fds, 0)
+	}))
+	require.NoError(t, err)
+	return fds[0].Revents&unix.POLLOUT != 0
+}
+
 func TestLineEncoder_IsReadable(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -276,17 +334,33 @@ corrald: debug: detail (n=1)
 }
 
 func TestTarget_AutoDependsOnStandardError(t *testing.T) {
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(2, &st)) // a file or pipe, which go test reads
+	for stream, isJournal := range map[string]bool{
+		"":                                     false,
+		"1:2":                                  false, // inherited from a service
+		"invalid":                              false,
+		fmt.Sprintf("%d:%d", st.Dev, st.Ino):   true,
+		fmt.Sprintf("%d:%d", st.Dev, st.Ino+1): false,
+	} {
+		t.Setenv("JOURNAL_STREAM", stream)
+		l := New(new(slog.LevelVar))
+		want := Console
+		if isJournal {
+			want = Journal
+		}
+		require.NotNil(t, l.handler.out.Load())
+		assert.Same(t, l.outputs[want], l.handler.out.Load(), "JOURNAL_STREAM=%s", stream)
+		assert.Equal(t, Auto, l.Target())
+		require.NoError(t, l.Close())
+	}
+}
+
+func TestHasReader_ByKindOfFile(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
-	var st unix.Stat_t
-	require.NoError(t, unix.Fstat(int(w.Fd()), &st))
-	stream := fmt.Sprintf("%d:%d", st.Dev, st.Ino)
-	assert.True(t, stderrIsJournal(stream, w))
-	assert.False(t, stderrIsJournal("", w))
-	assert.False(t, stderrIsJournal("1:2", w), "the variable was inherited from a service")
 	assert.True(t, hasReader(w))
-
 	null, err := os.OpenFile("/dev/null", os.O_WRONLY, 0)
 	require.NoError(t, err)
 	assert.False(t, hasReader(null))

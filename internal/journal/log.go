@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	systemd "github.com/coreos/go-systemd/v22/journal"
 )
 
 // Log is the log of this process. Its target and its level can be changed at run time; clients use
@@ -71,7 +73,7 @@ func (l *Log) SetTarget(target string) bool {
 	to := target
 	if target == Auto {
 		to = Console
-		if stderrIsJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr) || !hasReader(os.Stderr) {
+		if inJournal, _ := systemd.StderrIsJournalStream(); inJournal || !hasReader(os.Stderr) {
 			to = Journal
 		}
 	}

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// socket sends records to journald. The socket is connected, because only then does the kernel wake
-// up a blocked sender when journald reads again. A connection normally lasts, because systemd keeps
+// socket sends records to journald. The socket is connected: while journald does not read, the
+// kernel reports an unconnected socket as writable although it refuses every datagram, and the
+// sender would try again without a pause. A connection normally lasts, because systemd keeps
 // journald's socket open while journald restarts. If it breaks, the next record reconnects.
 type socket struct {
 	path string

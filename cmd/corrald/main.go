@@ -57,7 +57,7 @@ func run() int {
 	}
 	debug.SetGCPercent(startingGCPercent)
 	out := journal.New(level)
-	defer func() { _ = out.Close() }()
+	defer out.Close()
 	log := slog.New(out.Handler())
 	if err := supervise(log, out); err != nil {
 		log.Error("corrald failed", "err", err)

@@ -88,6 +88,6 @@ func TestManual_DocumentsTheJournalFields(t *testing.T) {
 	for _, key := range []string{
 		"session", "agent", "state", "result", "run", "exit_code", "signal", "last_activity", unitKey,
 	} {
-		assert.Regexp(t, `\b`+strings.ReplaceAll(fieldName(key), "_", `\\_`)+`\b`, section)
+		assert.Regexp(t, `\b`+strings.ReplaceAll(entryFieldName(key), "_", `\\_`)+`\b`, section)
 	}
 }

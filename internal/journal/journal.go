@@ -2,16 +2,9 @@
 // to standard error, as text.
 //
 // Callers use log/slog with a constant message, and with facts as attributes, which become fields
-// of the journal (see fields.go for their names). Logging never blocks, even if journald does not
+// of the journal (see encode.go for their names). Logging never blocks, even if journald does not
 // respond: records are queued, and the number of records that do not fit into the queue is logged.
 package journal
-
-import (
-	"io/fs"
-	"os"
-
-	"golang.org/x/sys/unix"
-)
 
 // Message IDs, for the attribute "message_id". Each identifies a kind of record: "journalctl
 // MESSAGE_ID=…" finds the records, and "journalctl -x" explains them with the text in
@@ -42,20 +35,3 @@ const (
 	// ran for too long. Attributes: hook, err.
 	HookFailed = "c92f8814d7c94d7eb0e20068f5658ec7"
 )
-
-// journalSocket is the socket on which journald receives records in the Native Journal Protocol.
-const journalSocket = "/run/systemd/journal/socket"
-
-// hasReader reports whether a person or program may read what is written to a file. It returns
-// false for a closed file and for a device other than a terminal.
-func hasReader(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	if info.Mode()&fs.ModeCharDevice == 0 {
-		return true
-	}
-	_, err = unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}

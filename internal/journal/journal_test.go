@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func listen(t *testing.T, path string) *journald {
 func (j *journald) receive() map[string]string {
 	j.t.Helper()
 	require.NoError(j.t, j.conn.SetReadDeadline(time.Now().Add(10*time.Second)))
-	b := make([]byte, 64<<10)
+	b := make([]byte, 1<<20)
 	n, err := j.conn.Read(b)
 	require.NoError(j.t, err)
 	fields, err := parse(b[:n])
@@ -71,11 +72,14 @@ func parse(b []byte) (map[string]string, error) {
 	return fields, nil
 }
 
-func openLog(t *testing.T, path string) (*slog.Logger, *queue) {
+// openLog returns a logger that sends its records to a socket.
+func openLog(t *testing.T, path string) (*slog.Logger, *output) {
 	t.Helper()
-	h, q := newHandler(slog.LevelInfo, encoder("corrald"), &socket{path: path})
-	t.Cleanup(func() { _ = q.Close() })
-	return slog.New(h), q
+	l := &Log{level: new(slog.LevelVar)}
+	o := newOutput("corrald", encodeEntry, &socket{path: path})
+	t.Cleanup(o.close)
+	l.out.Store(o)
+	return slog.New(l.Handler()), o
 }
 
 // TestRecord_TextReplacesTheMessage: the text is the MESSAGE and not in any other field. Tests of
@@ -124,19 +128,18 @@ func TestRecord_HasAttributesAsFields(t *testing.T) {
 	}, j.receive())
 }
 
-func TestFieldName_IsValidInTheJournal(t *testing.T) {
+func TestEntryFieldName_IsValidInTheJournal(t *testing.T) {
 	for key, want := range map[string]string{
-		"state":                 "CORRAL_STATE",
-		"unit":                  "USER_UNIT",
-		"message_id":            "MESSAGE_ID",
-		"err":                   "CORRAL_ERROR",
-		"scope.unit":            "CORRAL_SCOPE_UNIT",
-		"a-b c":                 "CORRAL_A_B_C",
-		"ö=\n":                  "CORRAL_____",
-		"":                      "CORRAL_",
-		strings.Repeat("x", 99): "CORRAL_" + strings.Repeat("X", 57),
+		"state":      "CORRAL_STATE",
+		"unit":       "USER_UNIT",
+		"message_id": "MESSAGE_ID",
+		"err":        "CORRAL_ERROR",
+		"scope.unit": "CORRAL_SCOPE_UNIT",
+		"a-b c":      "CORRAL_A_B_C",
+		"ö=\n":       "CORRAL____",
+		"":           "CORRAL_",
 	} {
-		assert.Equal(t, want, fieldName(key), "%q", key)
+		assert.Equal(t, want, entryFieldName(key), "%q", key)
 	}
 }
 
@@ -151,19 +154,21 @@ func TestRecord_ErrorIsPartOfTheMessage(t *testing.T) {
 	assert.Equal(t, "4", got["PRIORITY"])
 }
 
-func TestRecord_IsTruncatedIfLarge(t *testing.T) {
+// TestRecord_FitsIntoADatagram: a record with more attributes than any other, all of them too long,
+// arrives.
+func TestRecord_FitsIntoADatagram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := openLog(t, path)
 	var attrs []any
-	for i := range 20 {
+	for i := range 16 {
 		attrs = append(attrs, fmt.Sprintf("f%d", i), strings.Repeat("x", 1<<20))
 	}
-	log.Info("large", attrs...)
+	log.Info("large", append(attrs, "err", strings.Repeat("y", 1<<20))...)
 	got := j.receive()
-	assert.Equal(t, "large", got["MESSAGE"])
-	assert.Len(t, got["CORRAL_F0"], maxValue+len("…"))
-	assert.Less(t, len(got), 10)
+	assert.Len(t, got["MESSAGE"], maxValue+len("…"))
+	assert.Len(t, got["CORRAL_F15"], maxValue+len("…"))
+	assert.Len(t, got["CORRAL_ERROR"], maxValue+len("…"))
 }
 
 func TestQueue_DoesNotBlockOnAStuckJournald(t *testing.T) {
@@ -190,41 +195,52 @@ func TestQueue_DoesNotBlockOnAStuckJournald(t *testing.T) {
 	assert.Positive(t, lost)
 }
 
+// TestQueue_IsLimitedInBytes: large records fill the queue before there are maxRecords of them.
+func TestQueue_IsLimitedInBytes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, o := openLog(t, path)
+	const n = 1024
+	for range n { // far more than the queue and the kernel's buffer take
+		log.Info("record", "text", strings.Repeat("x", maxValue))
+	}
+	assert.LessOrEqual(t, o.bytes.Load(), int64(maxBytes))
+	assert.Greater(t, o.dropped.Load(), uint64(n/2))
+	require.NoError(t, j.conn.Close(), "no later write blocks")
+}
+
 func TestClose_OfAStuckJournaldTimesOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	listen(t, path)
-	log, q := openLog(t, path)
-	for range maxRecords {
+	j := listen(t, path)
+	log, o := openLog(t, path)
+	for range 2 * maxRecords {
 		log.Info("record")
 	}
 	begin := time.Now()
-	require.NoError(t, q.Close())
+	o.close()
 	assert.Less(t, time.Since(begin), 10*closeTimeout)
-	select {
-	case <-q.done:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the goroutine has not ended")
-	}
 	log.Info("after the end")
-	require.NoError(t, q.Close())
+	require.NoError(t, j.conn.Close(), "no later write blocks")
 }
 
 func TestClose_WritesQueuedRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
-	log, q := openLog(t, path)
+	log, o := openLog(t, path)
 	log.Info("one")
 	log.Info("two")
-	require.NoError(t, q.Close())
+	o.close()
 	assert.Equal(t, "one", j.receive()["MESSAGE"])
 	assert.Equal(t, "two", j.receive()["MESSAGE"])
+	log.Info("after the end")
+	o.close()
 }
 
 func TestQueue_CountsRecordsLostBeforeJournaldStarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	log, q := openLog(t, path)
+	log, o := openLog(t, path)
 	log.Info("lost")
-	waitLost(t, q, 1)
+	require.Eventually(t, func() bool { return o.dropped.Load() == 1 }, 10*time.Second, time.Millisecond)
 	j := listen(t, path)
 	log.Info("found")
 	assert.Equal(t, "found", j.receive()["MESSAGE"])
@@ -244,16 +260,6 @@ func TestSocket_ReconnectsAfterARestart(t *testing.T) {
 	assert.Equal(t, "two", j.receive()["MESSAGE"], "no record is lost when the connection breaks")
 }
 
-// waitLost waits until the queue has lost this number of records.
-func waitLost(t *testing.T, q *queue, n uint64) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.dropped == n
-	}, 10*time.Second, time.Millisecond)
-}
-
 // TestSocket_WaitsForJournald: while the queue of journald's socket is full of the records of other
 // processes, the kernel reports our socket as not writable, and as writable once journald has read.
 // An unconnected socket is always writable (decision 31): the writing goroutine, which the Go
@@ -262,7 +268,7 @@ func TestSocket_WaitsForJournald(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	s := &socket{path: path}
-	err := s.write([]byte("MESSAGE=one\n"))
+	_, err := s.Write([]byte("MESSAGE=one\n"))
 	require.NoError(t, err)
 	assert.True(t, isWritable(t, s.conn))
 	fill(t, path)
@@ -276,7 +282,8 @@ func TestSocket_WaitsForJournald(t *testing.T) {
 
 	written := make(chan error, 1)
 	go func() {
-		written <- s.write([]byte("MESSAGE=two\n"))
+		_, err := s.Write([]byte("MESSAGE=two\n"))
+		written <- err
 	}()
 	for received := ""; received != "two"; {
 		received = j.receive()["MESSAGE"]
@@ -312,25 +319,24 @@ func isWritable(t *testing.T, conn *net.UnixConn) bool {
 	return fds[0].Revents&unix.POLLOUT != 0
 }
 
-func TestLineEncoder_IsReadable(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	h, q := newHandler(slog.LevelDebug, lineEncoder("corrald"), &stream{w})
-	log := slog.New(h)
+func TestConsole_IsReadable(t *testing.T) {
+	var b bytes.Buffer
+	level := new(slog.LevelVar)
+	level.Set(slog.LevelDebug)
+	l := &Log{level: level}
+	o := newOutput("corrald", encodeLine, &b)
+	l.out.Store(o)
+	log := slog.New(l.Handler())
 	log.Info("ready", "message_id", DaemonStarted)
 	log.Warn("cannot watch", "err", errors.New("no bus"), "session", "shop", "dir", "/a b", "empty", "")
 	log.Error("bad\x1b[31m\nname", "title", "\x1b]2;x\a")
 	log.Debug("detail", "n", 1)
-	require.NoError(t, q.Close())
-	require.NoError(t, w.Close())
-	b := make([]byte, 4096)
-	n, err := r.Read(b)
-	require.NoError(t, err)
+	o.close()
 	assert.Equal(t, `corrald: ready
 corrald: warning: cannot watch: no bus (session=shop dir="/a b" empty="")
 corrald: error: bad [31m name (title="\x1b]2;x\a")
 corrald: debug: detail (n=1)
-`, string(b[:n]))
+`, b.String())
 }
 
 func TestTarget_AutoDependsOnStandardError(t *testing.T) {
@@ -349,10 +355,10 @@ func TestTarget_AutoDependsOnStandardError(t *testing.T) {
 		if isJournal {
 			want = Journal
 		}
-		require.NotNil(t, l.handler.out.Load())
-		assert.Same(t, l.outputs[want], l.handler.out.Load(), "JOURNAL_STREAM=%s", stream)
+		require.NotNil(t, l.out.Load())
+		assert.Same(t, l.outputs[want], l.out.Load(), "JOURNAL_STREAM=%s", stream)
 		assert.Equal(t, Auto, l.Target())
-		require.NoError(t, l.Close())
+		l.Close()
 	}
 }
 
@@ -366,18 +372,6 @@ func TestHasReader_ByKindOfFile(t *testing.T) {
 	assert.False(t, hasReader(null))
 	require.NoError(t, null.Close())
 	assert.False(t, hasReader(null))
-}
-
-func TestTarget_OfAGoTestIsText(t *testing.T) {
-	t.Setenv("JOURNAL_STREAM", "")
-	level := new(slog.LevelVar)
-	l := New(level)
-	t.Cleanup(func() { _ = l.Close() })
-	h := l.Handler()
-	require.IsType(t, &stream{}, l.handler.out.Load().queue.sink, "go test reads our standard error")
-	assert.False(t, h.Enabled(t.Context(), slog.LevelDebug))
-	level.Set(slog.LevelDebug)
-	assert.True(t, h.Enabled(t.Context(), slog.LevelDebug))
 }
 
 func TestMessageID_IsValidAndUnique(t *testing.T) {
@@ -417,15 +411,16 @@ func FuzzEncode(f *testing.F) {
 	f.Add("", "=", "\xff\x00")
 	f.Add("a\nb", "unit", strings.Repeat("ä", maxValue))
 	f.Fuzz(func(t *testing.T, msg, key, value string) {
-		b := encoder("corrald")(slog.LevelInfo, msg, []field{{key, value}})
-		fields, err := parse(b)
+		fields := appendAttr(nil, "", slog.String(key, value))
+		b := encodeEntry("corrald", slog.LevelInfo, msg, fields)
+		entry, err := parse(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(fields) != 4 || fields[fieldName(key)] != truncate(value) || len(b) > maxRecord {
-			t.Fatalf("%q, %q, %q became %q", msg, key, value, fields)
+		if len(entry) != 3+len(fields) || len(fields) > 0 && entry[entryFieldName(key)] != truncate(value) {
+			t.Fatalf("%q, %q, %q became %q", msg, key, value, entry)
 		}
-		line := lineEncoder("corrald")(slog.LevelInfo, msg, []field{{key, value}})
+		line := encodeLine("corrald", slog.LevelInfo, msg, fields)
 		if strings.Count(string(line), "\n") != 1 {
 			t.Fatalf("%q is not one line", line)
 		}

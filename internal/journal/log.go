@@ -1,15 +1,15 @@
 package journal
 
 import (
+	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	systemd "github.com/coreos/go-systemd/v22/journal"
+	"golang.org/x/sys/unix"
 )
 
 // Log is the log of this process. Its target and its level can be changed at run time; clients use
@@ -17,11 +17,11 @@ import (
 type Log struct {
 	level   *slog.LevelVar
 	program string
-	handler *handler
+	out     atomic.Pointer[output] // of the current target; nil discards records
 
-	mu      sync.Mutex // protects the following fields; never held while blocking
+	mu      sync.Mutex // protects the following fields
 	target  string
-	outputs map[string]*output // the outputs that were used so far, by target
+	outputs map[string]*output // those that were used so far, by target
 }
 
 // The log targets. Auto selects Journal if standard error is connected to the journal, as in a
@@ -34,26 +34,26 @@ const (
 	Null    = "null"
 )
 
+// journalSocket is the socket on which journald receives records in the Native Journal Protocol.
+const journalSocket = "/run/systemd/journal/socket"
+
 // New opens the log of this process with the target Auto.
 func New(level *slog.LevelVar) *Log {
 	l := &Log{level: level, program: filepath.Base(os.Args[0]), outputs: map[string]*output{}}
-	l.handler = &handler{level: level, out: &atomic.Pointer[output]{}}
 	l.SetTarget(Auto)
 	return l
 }
 
 // Handler returns the handler that writes records to this log.
-func (l *Log) Handler() slog.Handler { return l.handler }
+func (l *Log) Handler() slog.Handler { return &handler{log: l} }
 
 // Close writes the remaining records, for at most a second for each output.
-func (l *Log) Close() error {
+func (l *Log) Close() {
 	l.mu.Lock()
-	outputs := slices.Collect(maps.Values(l.outputs))
-	l.mu.Unlock()
-	for _, o := range outputs {
-		_ = o.queue.Close()
+	defer l.mu.Unlock()
+	for _, o := range l.outputs {
+		o.close()
 	}
-	return nil
 }
 
 // Identifier returns the name of this process in the journal, SYSLOG_IDENTIFIER.
@@ -77,53 +77,73 @@ func (l *Log) SetTarget(target string) bool {
 			to = Journal
 		}
 	}
-	switch o := l.outputs[to]; {
-	case to == Null:
-		l.handler.out.Store(nil)
-	case o != nil:
-		l.handler.out.Store(o)
+	switch {
+	case to == Null || l.outputs[to] != nil:
 	case to == Journal:
-		l.outputs[to] = newOutput(encoder(l.program), &socket{path: journalSocket})
-		l.handler.out.Store(l.outputs[to])
+		l.outputs[to] = newOutput(l.program, encodeEntry, &socket{path: journalSocket})
 	case to == Console:
-		l.outputs[to] = newOutput(lineEncoder(l.program), &stream{os.Stderr})
-		l.handler.out.Store(l.outputs[to])
+		l.outputs[to] = newOutput(l.program, encodeLine, os.Stderr)
 	default:
 		return false
 	}
+	l.out.Store(l.outputs[to])
 	l.target = target
 	return true
 }
 
-// levels are the log levels of syslog. The daemon uses four of them. Setting a level in between
-// excludes the records below it.
-var levels = map[string]slog.Level{
-	"debug":   slog.LevelDebug,
-	"info":    slog.LevelInfo,
-	"notice":  slog.LevelInfo + 1,
-	"warning": slog.LevelWarn,
-	"err":     slog.LevelError,
-	"crit":    slog.LevelError + 1,
-	"alert":   slog.LevelError + 2,
-	"emerg":   slog.LevelError + 3,
+// hasReader reports whether a person or program may read what is written to a file. It returns
+// false for a closed file and for a device other than a terminal.
+func hasReader(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	if info.Mode()&fs.ModeCharDevice == 0 {
+		return true
+	}
+	_, err = unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// levels are the log levels of syslog(3), indexed by their priority, with the prefix of their
+// records in a line of text. The daemon uses four of them. Setting a level in between excludes the
+// records below it.
+var levels = [...]struct {
+	name   string
+	lowest slog.Level
+	prefix string
+}{
+	{"emerg", slog.LevelError + 3, "error: "},
+	{"alert", slog.LevelError + 2, "error: "},
+	{"crit", slog.LevelError + 1, "error: "},
+	{"err", slog.LevelError, "error: "},
+	{"warning", slog.LevelWarn, "warning: "},
+	{"notice", slog.LevelInfo + 1, ""},
+	{"info", slog.LevelInfo, ""},
+	{"debug", slog.LevelDebug, "debug: "},
+}
+
+// priority returns the syslog priority of a level, see sd-daemon(3).
+func priority(level slog.Level) int {
+	for i, l := range levels {
+		if level >= l.lowest {
+			return i
+		}
+	}
+	return len(levels) - 1
 }
 
 // Level returns the syslog(3) name of the lowest level whose records are written.
-func (l *Log) Level() string {
-	for name, level := range levels {
-		if level == l.level.Level() {
-			return name
-		}
-	}
-	return "info"
-}
+func (l *Log) Level() string { return levels[priority(l.level.Level())].name }
 
 // SetLevel changes the lowest level whose records are written. It returns false if the name is
 // unknown.
 func (l *Log) SetLevel(name string) bool {
-	level, known := levels[name]
-	if known {
-		l.level.Set(level)
+	for _, level := range levels {
+		if level.name == name {
+			l.level.Set(level.lowest)
+			return true
+		}
 	}
-	return known
+	return false
 }

@@ -76,13 +76,21 @@ func (a *adoption) listAndCompare(ctx context.Context) error {
 	if scopes, err = a.rebuild(ctx, scopes); err != nil {
 		return err
 	}
-	var alive []*entry
+	var alive, justExited []*entry
 	for _, e := range a.loop.sessions.byID {
-		if e.rec.Run.AgentAlive() {
+		switch {
+		case e.rec.Run.AgentAlive():
 			alive = append(alive, e)
+		case e.rec.Run.Live() && e.hasJustExited():
+			justExited = append(justExited, e)
 		}
 	}
 	a.compareScopes(scopes, a.quiescentRuns())
+	for _, e := range justExited {
+		if !e.rec.Run.Live() { // its scope has ended since the exit was saved
+			alive = append(alive, e)
+		}
+	}
 	return a.applyMissedStops(ctx, alive)
 }
 
@@ -250,8 +258,9 @@ func (w *tmuxWatch) adopt() (hasPane bool) {
 }
 
 // applyMissedStops applies the stops that happened while no daemon was running to be notified of
-// them. Of the agents that were alive before, it finds those that have exited because systemd
-// stopped their scopes: their shims got SIGTERM together with them. If systemd ended a scope for a
+// them. Of the agents that were alive before, or whose exit a daemon could only just save, it finds
+// those that have exited because systemd stopped their scopes: their shims got SIGTERM together
+// with them. If systemd ended a scope for a
 // reason other than a stop, such as a lack of memory or RuntimeMaxSec, that is known by now. A
 // scope that was stopped under an earlier user manager may have been stopped because that manager
 // exited: its session is suspended, so that it is resumed if it is configured to be.

@@ -61,6 +61,12 @@ func TestAdopt_DeterminesTheState(t *testing.T) {
 			})
 		}
 	}
+	saved := func(rec *session.Session, at time.Time) {
+		rec.Apply(session.AgentExited{Status: exitstatus.Status{
+			RunID: "r1", Code: exitstatus.Killed, Value: 15,
+			Exited: at, ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
+		}})
+	}
 	rebooted := func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }
 	withoutTmux := func(_ *bed, rec *session.Session) {
 		rec.Run.Tmux, rec.Run.Shim, rec.Run.Started = session.NotSeen, session.NotSeen, time.Time{}
@@ -106,6 +112,15 @@ func TestAdopt_DeterminesTheState(t *testing.T) {
 			stopped(exitstatus.Exited, 143, time.Second), "stopped", "success"},
 		{"the scope was stopped meanwhile, which killed the agent", nil, false,
 			stopped(exitstatus.Killed, 15, time.Second), "stopped", "success"},
+		{"the exit was saved, but not yet the stop of the scope", nil, false, func(_ *bed, rec *session.Session) {
+			saved(rec, time.Now().Add(-time.Second))
+		}, "stopped", "success"},
+		{"the exit was saved long before the scope ended", nil, false, func(_ *bed, rec *session.Session) {
+			saved(rec, time.Now().Add(-recentExit))
+		}, "failed", "signal"},
+		{"the exit was saved, and the scope is not being stopped", alive, false, func(_ *bed, rec *session.Session) {
+			saved(rec, time.Now().Add(-time.Second))
+		}, "failed", "signal"},
 		{"the scope was signalled long before the exit", nil, false, func(b *bed, rec *session.Session) {
 			b.writeExitStatus(rec, exitstatus.Status{
 				RunID: "r1", Code: exitstatus.Exited,

@@ -16,9 +16,10 @@ const (
 	detectPrintedTimeout = 10 * time.Second
 )
 
-// redetectPrinted is the age up to which an exit may have been saved by an earlier daemon that was
-// killed before it had detected the conversation: systemd starts the next daemon within seconds.
-const redetectPrinted = time.Minute
+// recentExit is the age up to which an exit may have been saved by an earlier daemon that was
+// killed before it had detected the conversation, or before systemd had reported the stop that was
+// the cause: systemd starts the next daemon within seconds.
+const recentExit = time.Minute
 
 // openFileDetection detects the conversation of a run's agent by the files that the agent holds
 // open.
@@ -95,10 +96,10 @@ func (e *entry) detectPrintedConversation() {
 	})
 }
 
-// hasJustExited reports whether the session's last agent has exited within redetectPrinted.
+// hasJustExited reports whether the session's last agent has exited within recentExit.
 func (e *entry) hasJustExited() bool {
 	r := e.rec.Run
-	return r != nil && r.Exit != nil && time.Since(r.Exit.Exited) < redetectPrinted
+	return r != nil && r.Exit != nil && time.Since(r.Exit.Exited) < recentExit
 }
 
 // awaitDetection waits until detectPrintedConversation has finished for the session's last agent.

@@ -80,7 +80,7 @@ func TestShutdown_DoesNotWaitForeverForAConversation(t *testing.T) {
 // TestAdopt_DetectsThePrintedConversationOfARecentExit: an earlier daemon was killed after it had
 // saved the exit. The conversation that it has assigned is not the one that the agent used last.
 func TestAdopt_DetectsThePrintedConversationOfARecentExit(t *testing.T) {
-	for age, want := range map[time.Duration]string{redetectPrinted - 1: "printed", redetectPrinted: "given"} {
+	for age, want := range map[time.Duration]string{recentExit - 1: "printed", recentExit: "given"} {
 		supervise(t, func(b *bed) {
 			b.withConversations()
 			b.system.printed = "printed"

@@ -225,7 +225,7 @@ const shutdownMargin = 5 * time.Second
 
 // waitForScopes continues the event loop while mustWait returns true, but not longer than the live
 // agents have time to exit. It also waits for the detection of conversations that agents have
-// printed at their end: a daemon that starts later than redetectPrinted detects them only for
+// printed at their end: a daemon that starts later than recentExit detects them only for
 // sessions that have none.
 func (d *shutdown) waitForScopes(mustWait func() bool) {
 	d.loop.finishIteration()

@@ -63,7 +63,7 @@ func TestFlood_OfBrokenExitRecords(t *testing.T) {
 	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	s := d.create(t, "shop", d.witness("shop"))
 	pid := d.waitAgents(t, "shop", 1)[0]
-	dir := d.runtimeDir("shop")
+	dir := d.stateDir("shop")
 	const many, atOnce = 10_000, 5 // per millisecond
 	done := make(chan time.Duration, 1)
 	go func() {

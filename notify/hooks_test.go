@@ -332,6 +332,18 @@ func TestEvents_ReportsARebootOnce(t *testing.T) {
 	assert.Empty(t, again)
 }
 
+// nextMessage returns the next message in a terminal, once that terminal can be sent another one.
+func (s *testNotifier) nextMessage() string {
+	s.t.Helper()
+	text := testbed.Receive(s.t, s.messages, "a message")
+	testbed.Poll(s.t, "the message is no longer in progress", func() bool {
+		idle := make(chan bool)
+		s.post(func() { idle <- len(s.messaging) == 0 })
+		return <-idle
+	})
+	return text
+}
+
 // A message appears in every attached terminal except those of the session that it is about.
 func TestTmuxMessages_SkipTheSessionTheyAreAbout(t *testing.T) {
 	attached := func(n *supervisor.Snapshot) { n.Attached = true }
@@ -339,10 +351,10 @@ func TestTmuxMessages_SkipTheSessionTheyAreAbout(t *testing.T) {
 	s.publish(modified(askingSession("looks", "", "", now()), attached))
 	s.publish(askingSession("asks", "question", "May I?\x1b]0;x\a\n#{pid} #(id) %H", now()))
 	assert.Equal(t, "looks <- asks: has a question: May I? ]0;x #{pid} #(id) %H",
-		testbed.Receive(t, s.messages, "a message"))
+		s.nextMessage())
 	s.publish(modified(failedSession("looks", now()), attached))
 	s.publish(failedSession("shop", now()))
-	assert.Equal(t, "looks <- shop: failed, exit 3", testbed.Receive(t, s.messages, "a message"))
+	assert.Equal(t, "looks <- shop: failed, exit 3", s.nextMessage())
 	quiet := settings(disabled)
 	quiet.Config.TmuxMessages = false
 	s.Configure(quiet)

@@ -172,19 +172,28 @@ func (m *Manager) readFromKernel(u *Unit, slice string) bool {
 const invocationSize = 16 // bytes of an invocation ID, see sd-id128(3)
 
 func (m *Manager) describe(ctx context.Context, u *Unit) error {
-	props, err := m.properties(ctx, u.Name)
-	if isGone(err) {
-		u.Active = "inactive"
-		return nil
+	props, err := m.properties(ctx, u.Name, "Scope")
+	if err != nil {
+		return err
 	}
 	u.Result, _ = props["Result"].(string)
 	u.ControlGroup, _ = props["ControlGroup"].(string)
-	id, _ := props["InvocationID"].([]byte)
-	u.InvocationID = hex.EncodeToString(id)
+	if u.InvocationID, err = m.invocationID(ctx, u.Name); err != nil {
+		return err
+	}
+	if u.InvocationID == "" { // the scope has ended since it was listed: systemd replies for every valid name
+		u.Active = "inactive"
+	}
 	if u.Result == resultTimeout {
-		u.TimedOutAt = runtimeMaxExpiry(props)
+		u.TimedOutAt, err = m.runtimeMaxExpiry(ctx, u.Name, props)
 	}
 	return err
+}
+
+func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {
+	v, err := m.get(ctx, name, "Unit", "InvocationID")
+	id, _ := v.([]byte)
+	return hex.EncodeToString(id), err
 }
 
 // resultTimeout is the Result of a scope that exceeded RuntimeMaxSec=, and also of one that did not
@@ -192,16 +201,24 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 const resultTimeout = "timeout"
 
 // runtimeMaxExpiry returns the CLOCK_MONOTONIC time at which RuntimeMaxSec= of a scope with the
-// Result timeout expired. It returns 0 if the scope was stopped earlier for another reason. systemd
-// signals the processes before it records that the scope has left the active state.
-func runtimeMaxExpiry(props map[string]any) time.Duration {
-	runtimeMax, _ := props["RuntimeMaxUSec"].(uint64)
-	entered, _ := props["ActiveEnterTimestampMonotonic"].(uint64)
-	exited, _ := props["ActiveExitTimestampMonotonic"].(uint64)
-	if entered == 0 || exited < entered || exited-entered < runtimeMax {
-		return 0
+// Result timeout and these properties expired. It returns 0 if the scope was stopped earlier for
+// another reason, or if systemd no longer knows it. systemd signals the processes before it records
+// that the scope has left the active state.
+func (m *Manager) runtimeMaxExpiry(ctx context.Context, name string, scope map[string]any) (time.Duration, error) {
+	var usec [2]uint64
+	for i, property := range []string{"ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"} {
+		v, err := m.get(ctx, name, "Unit", property)
+		if err != nil {
+			return 0, err
+		}
+		usec[i], _ = v.(uint64)
 	}
-	return time.Duration(entered+runtimeMax) * time.Microsecond
+	runtimeMax, _ := scope["RuntimeMaxUSec"].(uint64)
+	entered, exited := usec[0], usec[1]
+	if entered == 0 || exited < entered || exited-entered < runtimeMax {
+		return 0, nil
+	}
+	return time.Duration(entered+runtimeMax) * time.Microsecond, nil
 }
 
 // startDependencies are the properties of a unit that name other units which start it: timers,
@@ -218,7 +235,7 @@ func (m *Manager) PulledIn(ctx context.Context, template, suffix string) ([]stri
 	}
 	var instances []string
 	for _, row := range rows {
-		props, err := m.properties(ctx, row.Name)
+		props, err := m.properties(ctx, row.Name, "Unit")
 		if err != nil && !isGone(err) {
 			return nil, err
 		}

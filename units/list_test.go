@@ -50,6 +50,14 @@ func TestList_ReadsRunningScopesFromTheKernel(t *testing.T) {
 
 // TestList_WaitsForPendingStartJobs: a scope whose start has to wait for another unit looks like
 // one that has ended.
+// TestDescribe_DetectsAnEndedScope: the scope has ended after it was listed.
+func TestDescribe_DetectsAnEndedScope(t *testing.T) {
+	m := connect(t)
+	u := Unit{Name: "app-corral-ended.scope", Active: "active"}
+	require.NoError(t, m.describe(t.Context(), &u))
+	assert.Equal(t, Unit{Name: u.Name, Active: "inactive", Result: "success"}, u)
+}
+
 func TestList_WaitsForPendingStartJobs(t *testing.T) {
 	m := connect(t)
 	const name, slow = "app-corral-waits.scope", "corral-slow.service"

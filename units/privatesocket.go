@@ -36,11 +36,15 @@ func dialPrivate(runtimeDir string) (*client, error) {
 	if !giveUp() && err == nil {
 		err = ctx.Err()
 	}
+	var c *client
+	if err == nil {
+		c, err = newClient(conn)
+	}
 	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("cannot connect to systemd's private socket: %w", err)
 	}
-	return newClient(conn)
+	return c, nil
 }
 
 // pingPrivate returns once systemd answers. If a message arrives together with the end of the

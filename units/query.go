@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -18,18 +17,19 @@ import (
 // timeout without an expired RuntimeMaxSec= means that a requested stop took too long; StopCause
 // then returns success, as for every requested stop.
 func (m *Manager) StopCause(ctx context.Context, name string) (Cause, error) {
-	props, err := m.properties(ctx, name)
+	props, err := m.properties(ctx, name, "Scope")
 	if err != nil {
 		return Cause{}, err
 	}
 	result, _ := props["Result"].(string)
 	if result == resultTimeout {
-		if over := runtimeMaxExpiry(props); over != 0 {
-			return Cause{result, over}, nil
+		if over, err := m.runtimeMaxExpiry(ctx, name, props); err != nil || over != 0 {
+			return Cause{result, over}, err
 		}
 		result = "success"
 	}
-	return Cause{result, earliestSignal(props["ActiveExitTimestampMonotonic"])}, nil
+	v, err := m.get(ctx, name, "Unit", "ActiveExitTimestampMonotonic")
+	return Cause{result, earliestSignal(v)}, err
 }
 
 // IsActive reports whether systemd considers the unit neither inactive nor failed, so that it may
@@ -60,10 +60,11 @@ func (m *Manager) get(ctx context.Context, name, unitType, property string) (any
 	return p.Value.Value(), nil
 }
 
-// properties returns all properties of a unit, which is identified by its name or InvocationID.
-func (m *Manager) properties(ctx context.Context, unit string) (map[string]any, error) {
+// properties returns all properties of the type of a unit, which is identified by its name or
+// InvocationID. Those of the type Unit make systemd look for unit files on the disk.
+func (m *Manager) properties(ctx context.Context, unit, unitType string) (map[string]any, error) {
 	props, err := read(ctx, m, func(ctx context.Context, c *client) (map[string]any, error) {
-		return c.GetAllPropertiesContext(ctx, unit)
+		return c.GetUnitTypePropertiesContext(ctx, unit, unitType)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the properties of %q: %w", unit, err)
@@ -102,7 +103,7 @@ func read[T any](
 			reply, err = f(ctx, c)
 			return err
 		})
-		if onBus && err != nil && (isLost(err) || !m.conn.Connected()) {
+		if onBus && err != nil && (errors.Is(err, ErrClosed) || !m.conn.Connected()) {
 			_ = m.conn.Close() // the reply is lost with the bus; retry on the private socket
 			continue
 		}
@@ -124,11 +125,6 @@ const retryInterval = 20 * time.Millisecond
 // isAway reports whether systemd has left the bus, as it does during reexecution.
 func isAway(err error) bool {
 	return hasName(err, errorPrefix+"NoReply", errorPrefix+"ServiceUnknown", errorPrefix+"NameHasNoOwner")
-}
-
-// isLost reports whether a call could not be sent because its connection was closed.
-func isLost(err error) bool {
-	return errors.Is(err, ErrClosed) || errors.As(err, new(*net.OpError))
 }
 
 const (

@@ -101,7 +101,7 @@ func findRejected(err error, props []Property, try func([]Property) error) error
 // readBack compares the properties with what systemd has stored, as far as possible: lists are
 // appended to, and some properties are read under another name than they are set.
 func (m *Manager) readBack(ctx context.Context, invocationID string, props []Property) error {
-	has, err := m.properties(ctx, invocationID)
+	has, err := m.properties(ctx, invocationID, "Scope")
 	if err != nil {
 		return err
 	}

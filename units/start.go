@@ -2,7 +2,6 @@ package units
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -92,13 +91,10 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 	if err := m.runOnLoop(ctx, func(*watches) { w.cgroup = group }); err != nil {
 		return Started{}, err
 	}
-	v, err := m.get(ctx, s.Name, "Unit", "InvocationID")
-	if err != nil {
-		return Started{}, err
+	id, err := m.invocationID(ctx, s.Name)
+	if err == nil {
+		err = m.runOnLoop(ctx, func(*watches) { w.invocationID = id })
 	}
-	bytes, _ := v.([]byte)
-	id := hex.EncodeToString(bytes)
-	err = m.runOnLoop(ctx, func(*watches) { w.invocationID = id })
 	return Started{InvocationID: id, ControlGroup: group}, err
 }
 

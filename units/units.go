@@ -213,7 +213,7 @@ func (m *Manager) call(ctx context.Context, f func(context.Context, *client) err
 		}
 	}
 	err := f(ctx, c)
-	if errors.Is(err, dbus.ErrClosed) {
+	if errors.Is(err, dbus.ErrClosed) || errors.As(err, new(*net.OpError)) {
 		return ErrClosed
 	}
 	return err

@@ -176,6 +176,22 @@ func TestExit_RecordedInTheRuntimeDirectory(t *testing.T) {
 	}
 }
 
+// TestRuntimeDirectory_IsWatchedAgain: the directory is moved away, which ends its watch. The
+// directory is created again, and what has happened meanwhile is found.
+func TestRuntimeDirectory_IsWatchedAgain(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		dir := b.sup.loop.settings.runtimeDir("shop")
+		require.NoError(t, os.Rename(dir, dir+".away"))
+		b.onLoop(func() { delete(b.paths.watched, dir) })
+		b.exitWithoutEvent("shop", 3)
+		b.changed("shop", "", fsnotify.Rename)
+		assert.Equal(t, "failed", b.state("shop"))
+		assert.DirExists(t, dir)
+		b.onLoop(func() { assert.True(t, b.paths.watched[dir]) })
+	})
+}
+
 func noWatchesLeft(path string) error {
 	return fmt.Errorf("cannot watch %q: no inotify watches are left: %w", path, unix.ENOSPC)
 }

@@ -32,9 +32,10 @@ type runFiles struct {
 // watch watches the files of a run. While they cannot be watched, they are examined periodically:
 // see retrier.
 //
-// The shim writes exit_status to the runtime directory too. Nothing is written there while an agent
-// prints, unlike in the state directory, which contains the log: of that, only deletions are
-// reported.
+// The shim writes exit_status to both directories. In the runtime directory nothing else is written
+// while an agent prints. The state directory contains the log: only names that appear or disappear
+// there are reported, so that a record that is written while its agent runs is found then, and
+// never believed.
 func (f *runFiles) watch() { f.recordError(f.tryWatch()) }
 
 // recordError stores, logs and publishes why the files cannot be watched, nil if they are.
@@ -45,9 +46,13 @@ func (f *runFiles) recordError(err error) {
 // tryWatch is watch, and returns why the files cannot be watched.
 func (f *runFiles) tryWatch() (err error) {
 	e := f.e
-	const deletions = unix.IN_DELETE | unix.IN_ONLYDIR
-	f.stateDir, err = e.loop.files.Watch(e.loop.records.SessionDir(e.rec.ID), deletions, func(ev inotify.Event) {
-		if f.takeEventSlot() && ev.Name == store.RecordName {
+	const names = unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
+	f.stateDir, err = e.loop.files.Watch(e.loop.records.SessionDir(e.rec.ID), names, func(ev inotify.Event) {
+		switch {
+		case !f.takeEventSlot(): // the directory is examined later
+		case ev.Mask&unix.IN_DELETE == 0 && ev.Name == exitstatus.FileName:
+			e.run.exit.read()
+		case ev.Mask&unix.IN_DELETE != 0 && ev.Name == store.RecordName:
 			f.resaveRecord()
 		}
 	}, f.rewatch)
@@ -61,6 +66,10 @@ func (f *runFiles) tryWatch() (err error) {
 	err = e.loop.files.WatchPath(dir, func(ev fsnotify.Event) {
 		switch name := filepath.Base(ev.Name); {
 		case !f.takeEventSlot(): // the directory is examined later
+		case ev.Name == dir && ev.Has(fsnotify.Remove|fsnotify.Rename):
+			if !e.pending.Starting { // else the directory of a start that has failed is being removed
+				f.rewatch()
+			}
 		case ev.Has(fsnotify.Chmod):
 			e.run.reports.updateAttached() // the mode of tmux's socket shows whether a client is attached
 		case !ev.Has(fsnotify.Create):

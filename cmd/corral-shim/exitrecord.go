@@ -10,10 +10,9 @@ import (
 )
 
 // exitRecord is where the agent's exit will be recorded: in the state directory, and in the
-// session's runtime directory. The daemon watches the second one, in which nothing else is written
-// while the agent runs, and reads the first one if it exists: it may not if the state directory
-// could not be written to (disk full, or mounted read-only). Both files are prepared before the
-// agent starts.
+// session's runtime directory. The daemon reads the record in the state directory, or the other one
+// if the state directory could not be written to (disk full, or mounted read-only). Both files are
+// prepared before the agent starts.
 type exitRecord struct {
 	dirs     [2]string
 	prepared [2]*exitstatus.Prepared // nil if it could not be prepared, or was used
@@ -32,24 +31,24 @@ func prepareExitRecord(spec *shimwire.Spec) (exitRecord, error) {
 	return r, nil
 }
 
-// write writes the record to the directories, durably to at least one of them. The daemon is
-// notified before anything is durable: it makes durable what it publishes.
+// write writes the record to the directories, durably to at least one of them. The daemon may read
+// it before it is durable: it makes durable what it publishes.
 func (r *exitRecord) write(status exitstatus.Status) error {
 	var all [2]error
 	for i, dir := range r.dirs {
 		if r.prepared[i] == nil {
 			r.prepared[i], all[i] = exitstatus.Prepare(dir)
 		}
-		if all[i] == nil {
-			all[i] = r.prepared[i].Write(status)
+		if all[i] != nil {
+			continue
+		}
+		if all[i] = r.prepared[i].Write(status); all[i] != nil {
+			r.prepared[i].Abort()
 		}
 	}
 	for i, p := range r.prepared {
-		switch {
-		case all[i] == nil:
+		if all[i] == nil {
 			all[i] = p.Sync()
-		case p != nil:
-			p.Abort()
 		}
 		r.prepared[i] = nil
 	}

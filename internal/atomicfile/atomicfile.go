@@ -25,7 +25,7 @@ type File struct {
 	dir  int
 	fd   int
 	name string
-	temp string
+	temp string // "" once the file has its final name
 }
 
 // Create starts to replace the file name in directory dir, with permissions perm regardless of the
@@ -157,7 +157,9 @@ func (f *File) Abort() {
 	if f.fd >= 0 {
 		_ = f.on.Close(f.fd)
 	}
-	_ = f.on.Unlinkat(f.dir, f.temp, 0)
+	if f.temp != "" {
+		_ = f.on.Unlinkat(f.dir, f.temp, 0)
+	}
 	_ = f.on.Close(f.dir)
 	f.fd, f.dir = -1, -1
 }
@@ -217,7 +219,13 @@ func (on Disk) rename(dir int, oldname, newname string) error {
 }
 
 // rename gives the replacement its final name.
-func (f *File) rename() error { return Disk{f.on}.rename(f.dir, f.temp, f.name) }
+func (f *File) rename() error {
+	err := Disk{f.on}.rename(f.dir, f.temp, f.name)
+	if err == nil {
+		f.temp = ""
+	}
+	return err
+}
 
 func (f *File) write(content []byte) error {
 	if err := f.writeAll(content); err != nil {

@@ -2,9 +2,9 @@
 // exit_status in the session's state directory, and a copy in its runtime directory.
 //
 // The record is the only source of the agent's exit code and signal, because systemd does not
-// report them for a scope. The shim, which is the agent's parent, writes it once and durably; the
-// daemon reads it, possibly much later. Any process of the user can write such a file, so the
-// reader has to check whether its content is plausible.
+// report them for a scope. The shim, which is the agent's parent, writes both files, at least one
+// of them durably; the daemon reads one of them, possibly much later. Any process of the user can
+// write such a file, so the reader has to check whether its content is plausible.
 //
 // The format is lines of NAME=value, the last of which is END=1. A file without that line is
 // incomplete and is rejected. Readers ignore names that they do not know, so that old and new

@@ -1,6 +1,6 @@
 // Package inotify watches directories and files for exactly the requested events. See inotify(7).
 //
-// It is for directories in which others write all the time, such as a workspace: fsnotify (1.10)
+// It is for directories that others write to all the time, such as a workspace: fsnotify (1.10)
 // always requests IN_MODIFY too, so that each of these writes would wake the daemon.
 package inotify
 

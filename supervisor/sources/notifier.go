@@ -10,8 +10,8 @@ import (
 )
 
 // Notifier reports changes of watched paths: each change of what is at a path and, if that is a
-// directory, of its entries. Only the event loop calls Add and Remove. Run calls changed and lost
-// on other goroutines, until Close. Lost is called when events were lost.
+// directory, of its entries. Only the event loop calls Add and Remove. Run calls changed and, when
+// events were lost, lost on the goroutine that called it, until Close.
 type Notifier interface {
 	Add(path string) error
 	Remove(path string) error
@@ -35,14 +35,30 @@ func Open() (Inotify, Notifier, error) {
 }
 
 // kernelNotifier is the Notifier of the kernel.
-type kernelNotifier struct{ watcher *fsnotify.Watcher }
+type kernelNotifier struct {
+	watcher *fsnotify.Watcher
+	lost    chan struct{} // has a value if events were lost
+}
 
+// newNotifier returns a Notifier. The watcher may send an error while it holds the lock that Add
+// needs. Therefore nothing that receives its errors waits for the event loop, which may be in Add.
 func newNotifier() (Notifier, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	return kernelNotifier{w}, nil
+	n := kernelNotifier{w, make(chan struct{}, 1)}
+	go func() {
+		for err := range w.Errors {
+			if errors.Is(err, fsnotify.ErrEventOverflow) {
+				select {
+				case n.lost <- struct{}{}:
+				default: // it is known already
+				}
+			}
+		}
+	}()
+	return n, nil
 }
 
 // Add implements Notifier. The error is ENOSPC if the user has no watches left.
@@ -59,17 +75,17 @@ func (n kernelNotifier) Remove(path string) error { return n.watcher.Remove(path
 // Close implements Notifier.
 func (n kernelNotifier) Close() error { return n.watcher.Close() }
 
-// Run implements Notifier. The watcher may send an error while it holds the lock that Add needs.
-// Therefore nothing that receives its errors waits for the event loop, which may be in Add.
+// Run implements Notifier.
 func (n kernelNotifier) Run(changed func(fsnotify.Event), lost func()) {
-	go func() {
-		for err := range n.watcher.Errors {
-			if errors.Is(err, fsnotify.ErrEventOverflow) {
-				go lost()
+	for {
+		select {
+		case ev, open := <-n.watcher.Events:
+			if !open {
+				return
 			}
+			changed(ev)
+		case <-n.lost:
+			lost()
 		}
-	}()
-	for ev := range n.watcher.Events {
-		changed(ev)
 	}
 }

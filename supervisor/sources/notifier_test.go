@@ -93,6 +93,25 @@ func TestPath_CannotBeWatched(t *testing.T) {
 	assert.Empty(t, f.paths)
 }
 
+// TestPath_WatchingNeverWaitsForTheEventLoop: fsnotify sends an error because it cannot end the
+// watch of a directory that was moved and is gone. Nobody receives events yet.
+func TestPath_WatchingNeverWaitsForTheEventLoop(t *testing.T) {
+	f := NewFiles()
+	in, n, err := Open()
+	require.NoError(t, err)
+	f.SetWatchers(in, n)
+	defer f.Close()
+	top := t.TempDir()
+	for range 100 {
+		dir := filepath.Join(top, "dir")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, f.WatchPath(dir, nil))
+		require.NoError(t, os.Rename(dir, dir+".moved"))
+		require.NoError(t, os.Remove(dir+".moved"))
+		require.NoError(t, f.WatchPath(filepath.Dir(top), nil))
+	}
+}
+
 // TestPath_LostEvents fills the kernel's queue of events while the event loop is busy.
 func TestPath_LostEvents(t *testing.T) {
 	f, mailbox, lost := runFiles(t)

@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/corrald/corral/internal/safefile"
 )
@@ -240,14 +242,17 @@ func (d *Diff) baseBranches(ctx context.Context) ([]string, error) {
 const maxIndex = 1 << 30
 
 // copyIndex copies the index, and adds the untracked files in dir to the copy without their
-// content.
+// content. The copy has the modification time of the index, or an earlier one: git compares the
+// content of files that were modified in the same second as the index was written, or later. See
+// racy-git in git's technical documentation.
 func (d *Diff) copyIndex(ctx context.Context, dir string) error {
 	path, err := d.git.runLine(ctx, d.Top, "rev-parse", "--path-format=absolute", "--git-path", "index")
 	if err != nil {
 		return err
 	}
+	info, statErr := os.Lstat(path) // before it is read: it may be replaced meanwhile
 	index, err := safefile.Read(path, maxIndex)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err = cmp.Or(statErr, err); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	there := err == nil
@@ -255,12 +260,13 @@ func (d *Diff) copyIndex(ctx context.Context, dir string) error {
 		return err
 	}
 	if there {
-		f, err := safefile.OpenFile(filepath.Join(d.indexDir, "index"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		written := filepath.Join(d.indexDir, "index")
+		f, err := safefile.OpenFile(written, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
 		}
 		_, err = f.Write(index)
-		if err = errors.Join(err, f.Close()); err != nil {
+		if err = errors.Join(err, f.Close(), os.Chtimes(written, time.Time{}, info.ModTime())); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -113,6 +114,30 @@ func TestDiff_RunsNoProgramsAndWritesNothing(t *testing.T) {
 	assert.Empty(t, d.Pager)
 	assert.NoFileExists(t, note)
 	assert.Equal(t, before, p.files("shop"))
+}
+
+// TestDiff_FindsChangesInTheSecondOfTheIndex: a file is modified in the same second in which the
+// index is written, and keeps its size. git finds that by comparing the content.
+func TestDiff_FindsChangesInTheSecondOfTheIndex(t *testing.T) {
+	for _, untracked := range []bool{false, true} {
+		p := newPlace(t)
+		p.repository("shop")
+		p.at("shop", "config", "core.trustctime", "false") // ctime cannot be set
+		second := time.Now().Add(-time.Hour)
+		modified := func(name string) { require.NoError(t, os.Chtimes(p.path(name), second, second)) }
+		modified("shop/sub/a")
+		p.at("shop", "update-index", "--refresh")
+		p.write("shop/sub/a", "two\n")
+		modified("shop/sub/a")
+		modified("shop/.git/index")
+		want := "sub/a"
+		if untracked {
+			p.write("shop/new", "three\n")
+			want = "new sub/a"
+		}
+		names, _ := p.diff("shop", "", false)
+		assert.Equal(t, want, names)
+	}
 }
 
 // TestDiff_RunsFiltersOfTheUser: the user's own configuration is trusted, with its filters and its

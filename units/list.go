@@ -173,17 +173,20 @@ const invocationSize = 16 // bytes of an invocation ID, see sd-id128(3)
 
 func (m *Manager) describe(ctx context.Context, u *Unit) error {
 	props, err := m.properties(ctx, u.Name, "Scope")
+	if err == nil {
+		u.InvocationID, err = m.invocationID(ctx, u.Name)
+	}
+	// If the scope has ended since it was listed, systemd usually replies as for one that was never
+	// started.
+	if isGone(err) || err == nil && u.InvocationID == "" {
+		u.Active = "inactive"
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	u.Result, _ = props["Result"].(string)
 	u.ControlGroup, _ = props["ControlGroup"].(string)
-	if u.InvocationID, err = m.invocationID(ctx, u.Name); err != nil {
-		return err
-	}
-	if u.InvocationID == "" { // the scope has ended since it was listed: systemd replies for every valid name
-		u.Active = "inactive"
-	}
 	if u.Result == resultTimeout {
 		u.TimedOutAt, err = m.runtimeMaxExpiry(ctx, u.Name, props)
 	}

@@ -204,7 +204,7 @@ type scopeEnd struct {
 }
 
 // ended applies the end of a scope that systemd has reported, if the scope belongs to the session's
-// live run. It first reads the record of the agent's exit, of which no event may have come yet.
+// live run. It first reads the record of the agent's exit, whose event may not have arrived yet.
 func (w *scopeWatch) ended(ended scopeEnd) {
 	e := w.e
 	if e.rec.Run.Live() && isInvocationOf(e.rec.Run, ended.invocation) {

@@ -128,8 +128,8 @@ func (f *runFiles) unwatch() {
 	files.UnwatchPath(&f.controlGroup)
 }
 
-// The agent can write to the directories of its run: it can rename and remove files there at any
-// rate. Of a burst, eventBurst events are handled immediately, and then one in each eventInterval.
+// The agent can write to the directories of its run: it can change files there at any rate. Of a
+// burst, eventBurst events are handled immediately, and then one in each eventInterval.
 const (
 	eventBurst    = 32
 	eventInterval = 100 * time.Millisecond

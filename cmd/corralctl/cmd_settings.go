@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -113,8 +112,8 @@ func (c *ctl) showLabels(ctx context.Context, word string) error {
 	case c.wantsJSON():
 		return c.printJSON(s.Labels)
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
-		c.print("%s=%s\n", key, s.Labels[key])
+	for _, label := range wording.Labels(s.Labels) {
+		c.print("%s\n", label)
 	}
 	return nil
 }

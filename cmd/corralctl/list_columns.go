@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -86,13 +85,7 @@ func knownOr0(n uint64) uint64 {
 }
 
 // labelText formats labels in the order of their keys: "team=web,urgent=yes".
-func labelText(labels map[string]string) string {
-	var all []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, key+"="+labels[key])
-	}
-	return strings.Join(all, ",")
-}
+func labelText(labels map[string]string) string { return strings.Join(wording.Labels(labels), ",") }
 
 func columnNames() []string {
 	names := make([]string, len(listColumns))

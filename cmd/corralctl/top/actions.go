@@ -369,7 +369,7 @@ func (m *model) reap(rows []*row) []effect {
 			if r.usage.leftovers == 0 {
 				return ""
 			}
-			return r.Id + ": " + leftoverText(r.usage.leftovers) + "."
+			return r.Id + ": " + wording.Leftovers(r.usage.leftovers) + "."
 		},
 		newCall: func(r *row) call { return call{verb: reap, id: r.Id, recipient: "leftovers", signal: 9} },
 	})

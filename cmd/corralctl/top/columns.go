@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -201,11 +200,7 @@ func atLogin(r *row) string {
 
 // labelText returns the labels in the form in which they are typed, "-" if there are none.
 func labelText(r *row) string {
-	var words []string
-	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
-		words = append(words, key+"="+r.Labels[key])
-	}
-	return cmp.Or(strings.Join(words, " "), "-")
+	return cmp.Or(strings.Join(wording.Labels(r.Labels), " "), "-")
 }
 
 // activity returns the cell of the activity column: what the agent is doing, what it asks, or how
@@ -215,18 +210,11 @@ func (m *model) activity(r *row) (text, colour string) {
 	case r.Frozen:
 		return "frozen", ""
 	case wording.IsEnded(r.State) && r.State != "failed" && r.usage.leftovers > 0:
-		return leftoverText(r.usage.leftovers), wording.Yellow
+		return wording.Leftovers(r.usage.leftovers), wording.Yellow
 	}
 	s := r.Session
 	s.AttentionMessage = firstLine(r.question)
 	return wording.Detail(s)
-}
-
-func leftoverText(n int) string {
-	if n == 1 {
-		return "1 process left"
-	}
-	return wording.Plural(n, "processe") + " left"
 }
 
 func firstLine(text string) string {

@@ -63,41 +63,12 @@ func (m *model) sortRows() {
 	slices.SortFunc(m.order, func(a, b *row) int {
 		byGroup := 0
 		if len(groups) > 0 {
-			byGroup = compareNatural(a.heading, b.heading)
+			byGroup = wording.CompareNatural(a.heading, b.heading)
 			if m.sort == byAttention {
 				byGroup = cmp.Or(cmp.Compare(groups[a.heading], groups[b.heading]), byGroup)
 			}
 		}
-		return cmp.Or(byGroup, m.sort.compare(a, b), compareNatural(a.Id, b.Id))
+		return cmp.Or(byGroup, m.sort.compare(a, b), wording.CompareNatural(a.Id, b.Id))
 	})
 	m.layOutLines()
-}
-
-// compareNatural compares texts, with the numbers in them compared by value: proj5 precedes proj46.
-func compareNatural(a, b string) int {
-	same := 0
-	for same < len(a) && same < len(b) && a[same] == b[same] {
-		same++
-	}
-	for same > 0 && isDigit(a[same-1]) { // back to the start of the number in which they differ
-		same--
-	}
-	one, other := a[same:], b[same:]
-	left, right := digits(one), digits(other)
-	if left == 0 || right == 0 {
-		return strings.Compare(one, other)
-	}
-	x, y := strings.TrimLeft(one[:left], "0"), strings.TrimLeft(other[:right], "0")
-	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y), strings.Compare(one, other))
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-// digits returns the number of digits that the text begins with.
-func digits(text string) int {
-	n := 0
-	for n < len(text) && isDigit(text[n]) {
-		n++
-	}
-	return n
 }

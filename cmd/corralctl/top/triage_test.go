@@ -370,16 +370,6 @@ func TestGroups_HaveHeadings(t *testing.T) {
 	assert.NotContains(t, m.screen(), "no label")
 }
 
-func TestSorting_ComparesNumbersInIDs(t *testing.T) {
-	for _, row := range [][2]string{
-		{"proj5", "proj46"}, {"a2b3", "a2b10"}, {"a", "a1"}, {"a01", "a1"}, {"9", "10"}, {"a9", "b1"},
-	} {
-		assert.Negative(t, compareNatural(row[0], row[1]), "%v", row)
-		assert.Positive(t, compareNatural(row[1], row[0]), "%v", row)
-	}
-	assert.Zero(t, compareNatural("a1", "a1"))
-}
-
 func TestMouse_SelectsAttachesSortsAndScrolls(t *testing.T) {
 	m := modelOfEachState(80, 24)
 	at := noon

@@ -24,6 +24,12 @@ func TestCompareNatural_OrdersNumbersByValue(t *testing.T) {
 	}
 	assert.Equal(t, []string{"proj", "proj5", "proj46", "proj46-2", "proj46-10"}, shuffled[len(shuffled)-5:])
 	assert.Equal(t, []string{"", "1", "2", "10"}, shuffled[:4])
+	for _, row := range [][2]string{
+		{"proj5", "proj46"}, {"a2b3", "a2b10"}, {"a", "a1"}, {"a01", "a1"}, {"a1a", "a01b"}, {"9", "10"}, {"a9", "b1"},
+	} {
+		assert.Negative(t, CompareNatural(row[0], row[1]), "%v", row)
+		assert.Positive(t, CompareNatural(row[1], row[0]), "%v", row)
+	}
 }
 
 func TestProgram_NamesTheAgentOrTheCommand(t *testing.T) {

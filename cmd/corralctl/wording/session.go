@@ -2,8 +2,9 @@ package wording
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,11 +66,14 @@ func AttentionText(reason string) string {
 }
 
 // TurnsEnded formats how many turns have ended.
-func TurnsEnded(n int) string {
+func TurnsEnded(n int) string { return Plural(n, "turn") + " ended" }
+
+// Leftovers formats how many processes a session has left behind: "1 process left".
+func Leftovers(n int) string {
 	if n == 1 {
-		return "1 turn ended"
+		return "1 process left"
 	}
-	return fmt.Sprintf("%d turns ended", n)
+	return Plural(n, "processe") + " left"
 }
 
 // Matches returns whether word names the session's state or its agent's activity; "turn-ended" is
@@ -144,10 +148,8 @@ func State(s client.Session, leftovers func(client.Session) int) string {
 	case s.State == "running" && s.Frozen:
 		return "running (frozen)"
 	case IsEnded(s.State) || s.State == "stale" && !s.AgentAlive:
-		if n := leftovers(s); n == 1 {
-			return s.State + " (1 process left)"
-		} else if n > 1 {
-			return s.State + " (" + Plural(n, "processe") + " left)"
+		if n := leftovers(s); n > 0 {
+			return s.State + " (" + Leftovers(n) + ")"
 		}
 	}
 	return s.State
@@ -272,6 +274,15 @@ func AbbreviateHome(path string) string {
 		return "~" + rest
 	}
 	return path
+}
+
+// Labels formats labels as "key=value", in the order of their keys.
+func Labels(labels map[string]string) []string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key])
+	}
+	return all
 }
 
 // OnBranch formats a workspace with its branch, if it is a worktree that Corral made for the

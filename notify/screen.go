@@ -14,7 +14,6 @@ import (
 
 // Names of the Desktop Notifications Specification and of the bus.
 const (
-	busName    = "org.freedesktop.DBus"
 	serverName = "org.freedesktop.Notifications"
 	serverPath = dbus.ObjectPath("/org/freedesktop/Notifications")
 )
@@ -141,7 +140,7 @@ func (n *Notifier) serverChanged(owner string) {
 			s.capabilities = []string{"body"}
 		}
 		n.call("GetServerInformation", nil, func(body []any, _ error) {
-			s.name, _ = firstArg[string](body)
+			s.name, _ = bus.FirstArg[string](body)
 			if s.restored && quirks[s.name].dropsClients {
 				s.dropShown()
 			}
@@ -149,14 +148,6 @@ func (n *Notifier) serverChanged(owner string) {
 			n.policy.Regroup(s.isShown)
 		})
 	})
-}
-
-// firstArg returns the first argument of a message, if it is of this type.
-func firstArg[T any](body []any) (value T, ok bool) {
-	if len(body) > 0 {
-		value, ok = body[0].(T)
-	}
-	return value, ok
 }
 
 // call calls a method of the server by its unique name, so that the call cannot start a server. The
@@ -294,7 +285,7 @@ func (n *Notifier) send(notice Notice) {
 			early := s.earlySignals
 			s.sending, s.earlySignals = "", nil
 			s.recordSent(notice.Key, time.Now())
-			id, ok := firstArg[uint32](reply)
+			id, ok := bus.FirstArg[uint32](reply)
 			if err == nil && !ok {
 				err = errors.New("its answer has no notification id")
 			}
@@ -321,10 +312,8 @@ func (n *Notifier) noticeRefused(notice Notice, err error) {
 	if r.token != notice.Token {
 		r = refusal{token: notice.Token}
 	}
-	var e dbus.Error
-	serverLeft := errors.As(err, &e) && slices.Contains([]string{
-		busName + ".Error.NoReply", busName + ".Error.ServiceUnknown", busName + ".Error.NameHasNoOwner",
-	}, e.Name)
+	serverLeft := bus.HasErrorName(err,
+		bus.ErrorPrefix+"NoReply", bus.ErrorPrefix+"ServiceUnknown", bus.ErrorPrefix+"NameHasNoOwner")
 	r.retryAt = time.Now().Add(retryAfter << r.tries)
 	if !serverLeft {
 		r.tries++
@@ -350,7 +339,7 @@ func (n *Notifier) handleSignal(signal *dbus.Signal) {
 // handleServerSignal handles a signal of the server. It ignores an invalid one.
 func (n *Notifier) handleServerSignal(signal *dbus.Signal) {
 	s := &n.screen
-	id, ok := firstArg[uint32](signal.Body)
+	id, ok := bus.FirstArg[uint32](signal.Body)
 	if !ok {
 		return
 	}

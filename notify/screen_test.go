@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
@@ -214,10 +215,10 @@ func forge(t *testing.T, id uint32) {
 	t.Helper()
 	other := testbed.Bus(t)
 	var names []string
-	require.NoError(t, other.BusObject().Call(busName+".ListNames", 0).Store(&names))
+	require.NoError(t, other.BusObject().Call(bus.Name+".ListNames", 0).Store(&names))
 	for _, to := range names {
 		var pid uint32
-		err := other.BusObject().Call(busName+".GetConnectionUnixProcessID", 0, to).Store(&pid)
+		err := other.BusObject().Call(bus.Name+".GetConnectionUnixProcessID", 0, to).Store(&pid)
 		if err != nil || int(pid) != os.Getpid() || to[0] != ':' || to == other.Names()[0] {
 			continue
 		}
@@ -225,7 +226,7 @@ func forge(t *testing.T, id uint32) {
 			testbed.SendSignal(t, other, to, serverPath, serverName+".ActionInvoked", id, "resume")
 			testbed.SendSignal(t, other, to, serverPath, serverName+".NotificationReplied", id, "yes")
 			testbed.SendSignal(t, other, to, serverPath, serverName+".NotificationClosed", id, uint32(2))
-			testbed.SendSignal(t, other, to, "/org/freedesktop/DBus", busName+".NameOwnerChanged", serverName, "",
+			testbed.SendSignal(t, other, to, "/org/freedesktop/DBus", bus.Name+".NameOwnerChanged", serverName, "",
 				other.Names()[0])
 		}
 	}

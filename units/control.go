@@ -7,6 +7,7 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 )
 
@@ -15,7 +16,7 @@ import (
 func (m *Manager) Kill(ctx context.Context, name string, signal unix.Signal) error {
 	return m.change(ctx, "signal", name, func(ctx context.Context, c *client) error {
 		return c.KillUnitWithTarget(ctx, name, systemd.All, int32(signal))
-	}, noSuchUnit, "org.freedesktop.systemd1.NoSuchProcess")
+	}, bus.SystemdNoSuchUnit, bus.SystemdName+".NoSuchProcess")
 }
 
 // ResetFailed makes systemd discard the state that it keeps of a failed scope. It is not an error
@@ -23,7 +24,7 @@ func (m *Manager) Kill(ctx context.Context, name string, signal unix.Signal) err
 func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 	return m.change(ctx, "reset", name, func(ctx context.Context, c *client) error {
 		return c.ResetFailedUnitContext(ctx, name)
-	}, noSuchUnit)
+	}, bus.SystemdNoSuchUnit)
 }
 
 // EnableUnit enables a unit file of the user if it is disabled, and returns whether it was. It does
@@ -32,8 +33,8 @@ func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 func (m *Manager) EnableUnit(ctx context.Context, name string) (enabled bool, err error) {
 	err = m.change(ctx, "enable", name, func(ctx context.Context, c *client) error {
 		var state string
-		err := c.conn.Object(systemdName, systemdPath).
-			CallWithContext(ctx, managerIface+".GetUnitFileState", 0, name).Store(&state)
+		err := bus.Systemd(c.conn).
+			CallWithContext(ctx, bus.SystemdManager+".GetUnitFileState", 0, name).Store(&state)
 		if err != nil || state != "disabled" {
 			return nil //nolint:nilerr // the unit file does not exist
 		}
@@ -106,7 +107,7 @@ func (m *Manager) Freeze(ctx context.Context, name string) error {
 func (m *Manager) Thaw(ctx context.Context, name string) error {
 	return m.change(ctx, "thaw", name, func(ctx context.Context, c *client) error {
 		return c.ThawUnit(ctx, name)
-	}, noSuchUnit)
+	}, bus.SystemdNoSuchUnit)
 }
 
 // change makes a call that changes a unit. D-Bus errors with one of the ignored names are no
@@ -114,7 +115,7 @@ func (m *Manager) Thaw(ctx context.Context, name string) error {
 func (m *Manager) change(
 	ctx context.Context, verb, name string, f func(context.Context, *client) error, ignored ...string,
 ) error {
-	if err := m.call(ctx, f); err != nil && !hasName(err, ignored...) {
+	if err := m.call(ctx, f); err != nil && !bus.HasErrorName(err, ignored...) {
 		return fmt.Errorf("cannot %s %q: %w", verb, name, err)
 	}
 	return nil

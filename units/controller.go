@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/corrald/corral/internal/bus"
 )
 
 // Abandon leaves the named scopes to systemd: if they are stopped from now on, systemd sends
@@ -76,7 +78,7 @@ func (m *Manager) abandonScope(ctx context.Context, name string, own bool) (done
 		return false, false, err
 	}
 	err = m.callMethod(ctx, unitPath(name), scopeIface+".Abandon")
-	if !hasName(err, "org.freedesktop.systemd1.ScopeNotRunning") {
+	if !bus.HasErrorName(err, bus.SystemdName+".ScopeNotRunning") {
 		return err == nil, false, err
 	}
 	tooLate, err = m.IsActive(ctx, name) // if not, it has ended

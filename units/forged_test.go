@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -30,15 +31,15 @@ func TestSignals_FromOtherSendersAreIgnored(t *testing.T) {
 			changed := map[string]dbus.Variant{
 				"ActiveState": dbus.MakeVariant("deactivating"), "Result": dbus.MakeVariant(result),
 			}
-			send(unitPath(name), propertiesIface+".PropertiesChanged", unitIface, changed, []string{})
+			send(unitPath(name), bus.Properties+".PropertiesChanged", bus.SystemdUnit, changed, []string{})
 		}
 		send(unitPath(name), scopeIface+".RequestStop")
-		send(systemdPath, managerIface+".JobRemoved", uint32(1), dbus.ObjectPath("/x"), starting, "failed")
-		send(systemdPath, managerIface+".UnitRemoved", name, unitPath(name))
-		send(systemdPath, managerIface+".Reloading", false)
+		send(bus.SystemdPath, bus.SystemdManager+".JobRemoved", uint32(1), dbus.ObjectPath("/x"), starting, "failed")
+		send(bus.SystemdPath, bus.SystemdManager+".UnitRemoved", name, unitPath(name))
+		send(bus.SystemdPath, bus.SystemdManager+".Reloading", false)
 	}
 	forged()
-	send("/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", systemdName, "", other.Names()[0])
+	send("/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", bus.SystemdName, "", other.Names()[0])
 	forged()
 
 	kill(t, pid)

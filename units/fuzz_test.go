@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/corrald/corral/internal/bus"
 )
 
 var escaped = regexp.MustCompile(`_[0-9a-f]{2}`)
@@ -23,7 +25,7 @@ func FuzzUnitPath(f *testing.F) {
 		}
 		path := unitPath(name)
 		assert.True(t, path.IsValid(), "%q", path)
-		label := strings.TrimPrefix(string(path), string(systemdPath)+"/unit/")
+		label := strings.TrimPrefix(string(path), string(bus.SystemdPath)+"/unit/")
 		assert.Equal(t, name, escaped.ReplaceAllStringFunc(label, func(s string) string {
 			b, _ := hex.DecodeString(s[1:])
 			return string(b)

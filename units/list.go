@@ -54,7 +54,7 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 const startJobWait = 3 * time.Second
 
 // anyJobRule is a match rule for the end of every job.
-const anyJobRule = "type='signal',sender='" + systemdName + "',interface='" + managerIface + "',member='JobRemoved'"
+const anyJobRule = fromManager + ",member='JobRemoved'"
 
 // listAfterStarts lists the units once no scope has a pending start job, since a scope that is
 // about to be started looks like one that has ended. It lists again after each finished job, for

@@ -9,6 +9,7 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 )
 
@@ -54,7 +55,7 @@ func pingPrivate(ctx context.Context, conn *dbus.Conn) error {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
-		conn.Object(systemdName, systemdPath).Go("org.freedesktop.DBus.Peer.Ping", 0, answers)
+		bus.Systemd(conn).Go(bus.Name+".Peer.Ping", 0, answers)
 		select {
 		case c := <-answers:
 			return c.Err

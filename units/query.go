@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 )
 
@@ -75,15 +75,12 @@ func (m *Manager) properties(ctx context.Context, unit, unitType string) (map[st
 // managerProperty returns a property of the manager. go-systemd's method for this has no context,
 // and returns text.
 func managerProperty[T any](ctx context.Context, m *Manager, property string) (T, error) {
-	v, err := read(ctx, m, func(ctx context.Context, c *client) (v dbus.Variant, err error) {
-		err = c.conn.Object(systemdName, systemdPath).
-			CallWithContext(ctx, propertiesIface+".Get", 0, managerIface, property).Store(&v)
-		return v, err
+	value, err := read(ctx, m, func(ctx context.Context, c *client) (T, error) {
+		return bus.SystemdProperty[T](ctx, c.conn, property)
 	})
 	if err != nil {
 		err = fmt.Errorf("cannot read %s of systemd: %w", property, err)
 	}
-	value, _ := v.Value().(T)
 	return value, err
 }
 
@@ -124,25 +121,17 @@ const retryInterval = 20 * time.Millisecond
 
 // isAway reports whether systemd has left the bus, as it does during reexecution.
 func isAway(err error) bool {
-	return hasName(err, errorPrefix+"NoReply", errorPrefix+"ServiceUnknown", errorPrefix+"NameHasNoOwner")
+	return bus.HasErrorName(err,
+		bus.ErrorPrefix+"NoReply", bus.ErrorPrefix+"ServiceUnknown", bus.ErrorPrefix+"NameHasNoOwner")
 }
 
-const (
-	noSuchUnit  = "org.freedesktop.systemd1.NoSuchUnit"
-	errorPrefix = "org.freedesktop.DBus.Error."
-)
-
-func isGone(err error) bool { return hasName(err, noSuchUnit, errorPrefix+"UnknownObject") }
-
-// hasName reports whether the error is a D-Bus error with one of the names.
-func hasName(err error, names ...string) bool {
-	var e dbus.Error
-	return errors.As(err, &e) && slices.Contains(names, e.Name)
+func isGone(err error) bool {
+	return bus.HasErrorName(err, bus.SystemdNoSuchUnit, bus.ErrorPrefix+"UnknownObject")
 }
 
 // unitPath returns the object path of a unit.
 func unitPath(name string) dbus.ObjectPath {
-	return systemdPath + "/unit/" + dbus.ObjectPath(systemd.PathBusEscape(name))
+	return bus.SystemdPath + "/unit/" + dbus.ObjectPath(systemd.PathBusEscape(name))
 }
 
 // Environment returns the environment that the manager currently passes to the services it starts.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/internal/bus"
 )
 
 // PropertyError reports a property that systemd rejects: it does not know the property, does not
@@ -30,11 +32,11 @@ var ErrNoScope = errors.New("no such scope")
 // ErrNoScope, and a *PropertyError for the first property that systemd rejects.
 func (m *Manager) SetProperties(ctx context.Context, invocationID string, props []Property) error {
 	set := func(props []Property) error {
-		return m.callMethod(ctx, unitPath(invocationID), unitIface+".SetProperties", true, props)
+		return m.callMethod(ctx, unitPath(invocationID), bus.SystemdUnit+".SetProperties", true, props)
 	}
 	err := set(props)
 	switch {
-	case hasName(err, "org.freedesktop.systemd1.NoUnitForInvocationID") || isGone(err):
+	case bus.HasErrorName(err, bus.SystemdName+".NoUnitForInvocationID") || isGone(err):
 		return ErrNoScope
 	case err != nil:
 		return fmt.Errorf("cannot set properties of a scope: %w", findRejected(err, props, set))

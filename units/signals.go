@@ -30,7 +30,7 @@ func (m *Manager) run(signals <-chan *dbus.Signal, systemd *bus.Owner) {
 			case systemd.Update(sig):
 				if systemd.UniqueName() != "" {
 					// systemd keeps our subscription when it is reexecuted, but not when it is restarted.
-					m.conn.Object(systemdName, systemdPath).Go(managerIface+".Subscribe", dbus.FlagNoReplyExpected, nil)
+					bus.Systemd(m.conn).Go(bus.SystemdManager+".Subscribe", dbus.FlagNoReplyExpected, nil)
 					m.send(Resync{}, ws)
 				}
 			case systemd.Sent(sig):
@@ -61,15 +61,15 @@ func (m *Manager) send(e Event, ws *watches) {
 // signature.
 func (ws *watches) parseSignal(sig *dbus.Signal) []Event {
 	switch sig.Name {
-	case managerIface + ".JobRemoved":
+	case bus.SystemdManager + ".JobRemoved":
 		return ws.jobRemoved(sig.Body)
-	case managerIface + ".UnitRemoved":
+	case bus.SystemdManager + ".UnitRemoved":
 		return ws.unitRemoved(sig.Body)
-	case managerIface + ".Reloading":
-		if active, ok := first[bool](sig.Body); ok && !active {
+	case bus.SystemdManager + ".Reloading":
+		if active, ok := bus.FirstArg[bool](sig.Body); ok && !active {
 			return []Event{Resync{}}
 		}
-	case propertiesIface + ".PropertiesChanged":
+	case bus.Properties + ".PropertiesChanged":
 		if w := ws.byPath[sig.Path]; w != nil {
 			return w.propertiesChanged(sig.Body)
 		}
@@ -109,7 +109,7 @@ func (ws *watches) jobRemoved(body []any) []Event {
 }
 
 func (ws *watches) unitRemoved(body []any) []Event {
-	name, _ := first[string](body)
+	name, _ := bus.FirstArg[string](body)
 	w := ws.units[name]
 	if w == nil {
 		return nil
@@ -165,13 +165,4 @@ const signalSlack = 250 * time.Millisecond
 func earliestSignal(timestamp any) time.Duration {
 	usec, _ := timestamp.(uint64)
 	return max(time.Duration(usec)*time.Microsecond-signalSlack, 0)
-}
-
-func first[T any](body []any) (T, bool) {
-	var zero T
-	if len(body) == 0 {
-		return zero, false
-	}
-	v, ok := body[0].(T)
-	return v, ok
 }

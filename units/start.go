@@ -12,6 +12,7 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
@@ -105,7 +106,7 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 func (m *Manager) cancelStart(ctx context.Context, job int, w *watch) {
 	ctx, cancel := deadline.Context(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	_ = m.callMethod(ctx, systemdPath, managerIface+".CancelJob", uint32(job)) // it may have finished already
+	_ = m.callMethod(ctx, bus.SystemdPath, bus.SystemdManager+".CancelJob", uint32(job)) // it may have finished already
 	select {
 	case <-w.startResult:
 	case <-m.closed:
@@ -124,16 +125,15 @@ func (m *Manager) startTransient(ctx context.Context, s Scope) (job int, err err
 			return 0, err
 		}
 		job, err := m.requestStart(ctx, s.Name, m.startProperties(s, unsupported))
-		var e dbus.Error
 		switch {
-		case err == nil || !errors.As(err, &e):
+		case err == nil || !errors.As(err, new(dbus.Error)):
 			return job, err
 		case isAway(err):
 			if started, err := m.isStarted(ctx, s); started || err != nil {
 				return 0, err
 			}
 			continue
-		case e.Name == "org.freedesktop.systemd1.UnitExists" && !cleared:
+		case bus.HasErrorName(err, bus.SystemdName+".UnitExists") && !cleared:
 			cleared = true
 			if err := m.ResetFailed(ctx, s.Name); err != nil {
 				return 0, err

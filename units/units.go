@@ -20,13 +20,12 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 )
 
+const scopeIface = bus.SystemdName + ".Scope"
+
+// The beginnings of match rules for signals of systemd.
 const (
-	systemdName     = "org.freedesktop.systemd1"
-	systemdPath     = dbus.ObjectPath("/org/freedesktop/systemd1")
-	managerIface    = "org.freedesktop.systemd1.Manager"
-	unitIface       = "org.freedesktop.systemd1.Unit"
-	scopeIface      = "org.freedesktop.systemd1.Scope"
-	propertiesIface = "org.freedesktop.DBus.Properties"
+	from        = "type='signal',sender='" + bus.SystemdName + "',"
+	fromManager = from + "interface='" + bus.SystemdManager + "'"
 )
 
 // callTimeout bounds a call that systemd answers without waiting for a job.
@@ -143,15 +142,15 @@ func Connect(ctx context.Context, address, runtimeDir string) (*Manager, error) 
 }
 
 func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
-	m.match("AddMatch", "type='signal',sender='"+systemdName+"',interface='"+managerIface+"',member='Reloading'")
-	owner, err := bus.WatchOwner(ctx, m.conn, systemdName)
+	m.match("AddMatch", fromManager+",member='Reloading'")
+	owner, err := bus.WatchOwner(ctx, m.conn, bus.SystemdName)
 	if err != nil {
 		return nil, err
 	}
 	if m.bus, err = newClient(m.conn); err != nil {
 		return nil, err
 	}
-	return owner, m.callMethod(ctx, systemdPath, managerIface+".Subscribe")
+	return owner, m.callMethod(ctx, bus.SystemdPath, bus.SystemdManager+".Subscribe")
 }
 
 // Close closes the connection. The event loop then closes Events.
@@ -164,7 +163,7 @@ func (m *Manager) Events() <-chan Event { return m.events }
 // match adds or removes a match rule without waiting for the reply: the bus handles the messages of
 // one connection in order.
 func (m *Manager) match(method, rule string) {
-	m.conn.BusObject().Go("org.freedesktop.DBus."+method, dbus.FlagNoReplyExpected, nil, rule)
+	m.conn.BusObject().Go(bus.Name+"."+method, dbus.FlagNoReplyExpected, nil, rule)
 }
 
 // client calls systemd over one connection: with the methods of go-systemd, or directly.
@@ -196,7 +195,7 @@ func newClient(conn *dbus.Conn) (*client, error) {
 // callMethod calls a method that go-systemd does not have. It ignores the values of the reply.
 func (m *Manager) callMethod(ctx context.Context, path dbus.ObjectPath, method string, args ...any) error {
 	return m.call(ctx, func(ctx context.Context, c *client) error {
-		return c.conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...).Err
+		return c.conn.Object(bus.SystemdName, path).CallWithContext(ctx, method, 0, args...).Err
 	})
 }
 
@@ -261,10 +260,9 @@ func (m *Manager) Unwatch(ctx context.Context, name string) error {
 // matchRules returns the match rules for the scope. They are as narrow as possible: systemd sends
 // signals about every unit of the user, and each signal that matches wakes the daemon.
 func (w *watch) matchRules() []string {
-	from := "type='signal',sender='" + systemdName + "',"
 	return []string{
-		from + "interface='" + managerIface + "',member='UnitRemoved',arg0='" + w.name + "'",
-		from + "interface='" + propertiesIface + "',member='PropertiesChanged',path='" + string(w.path) + "'",
+		fromManager + ",member='UnitRemoved',arg0='" + w.name + "'",
+		from + "interface='" + bus.Properties + "',member='PropertiesChanged',path='" + string(w.path) + "'",
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/testbed"
@@ -417,7 +418,8 @@ func TestSignals_WithUnexpectedBodiesAreIgnored(t *testing.T) {
 	bodies := [][]any{nil, {1}, {"a.scope"}, {uint32(1), "/x", "a.scope"}, {uint32(1), dbus.ObjectPath("/x"), 3, 4},
 		{"x", 3, []string{}}, {nil, nil, nil, nil}}
 	for _, name := range []string{
-		managerIface + ".JobRemoved", managerIface + ".Reloading", propertiesIface + ".PropertiesChanged", "x.y", "",
+		bus.SystemdManager + ".JobRemoved", bus.SystemdManager + ".Reloading", bus.Properties + ".PropertiesChanged",
+		"x.y", "",
 	} {
 		for _, body := range bodies {
 			for _, path := range []dbus.ObjectPath{"/a", "/b", ""} {

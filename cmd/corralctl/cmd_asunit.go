@@ -201,9 +201,7 @@ func isManagerStopping(ctx context.Context) bool {
 		return false
 	}
 	defer func() { _ = conn.Close() }()
-	var state string
-	err = conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
-		"org.freedesktop.DBus.Properties.Get", 0, "org.freedesktop.systemd1.Manager", "SystemState").Store(&state)
+	state, err := bus.SystemdProperty[string](ctx, conn, "SystemState")
 	return err == nil && state == "stopping"
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/sshagent"
@@ -110,8 +111,7 @@ func checkRunningDaemon(ctx context.Context) []finding {
 // start-up file sets a variable that corrald does not have.
 func (e *examination) checkDirectories(ctx context.Context) []finding {
 	var pid uint32
-	err := e.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.GetConnectionUnixProcessID",
-		[]any{dbusapi.BusName}, &pid)
+	err := e.call(ctx, bus.Name, bus.Path, bus.Name+".GetConnectionUnixProcessID", []any{dbusapi.BusName}, &pid)
 	if err != nil {
 		return nil // corrald has just exited
 	}

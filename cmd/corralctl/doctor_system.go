@@ -67,8 +67,7 @@ func (e *examination) call(ctx context.Context, destination string, path dbus.Ob
 }
 
 func (e *examination) systemd(ctx context.Context, method string, args []any, results ...any) error {
-	return e.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager."+method,
-		args, results...)
+	return e.call(ctx, bus.SystemdName, bus.SystemdPath, bus.SystemdManager+"."+method, args, results...)
 }
 
 // unitProperty returns a property of a loaded unit as text, "" if there is none.
@@ -77,8 +76,7 @@ func (e *examination) unitProperty(ctx context.Context, unit, name string) strin
 	var value dbus.Variant
 	err := e.systemd(ctx, "GetUnit", []any{unit}, &path)
 	if err == nil {
-		err = e.call(ctx, "org.freedesktop.systemd1", path, "org.freedesktop.DBus.Properties.Get",
-			[]any{"org.freedesktop.systemd1.Unit", name}, &value)
+		err = e.call(ctx, bus.SystemdName, path, bus.Properties+".Get", []any{bus.SystemdUnit, name}, &value)
 	}
 	text, _ := value.Value().(string)
 	if err != nil {
@@ -89,8 +87,7 @@ func (e *examination) unitProperty(ctx context.Context, unit, name string) strin
 
 func (e *examination) managerProperty(ctx context.Context, name string) (string, error) {
 	var value dbus.Variant
-	err := e.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.DBus.Properties.Get",
-		[]any{"org.freedesktop.systemd1.Manager", name}, &value)
+	err := e.call(ctx, bus.SystemdName, bus.SystemdPath, bus.Properties+".Get", []any{bus.SystemdManager, name}, &value)
 	text, _ := value.Value().(string)
 	return text, err
 }
@@ -99,15 +96,13 @@ func (e *examination) managerProperty(ctx context.Context, name string) (string,
 // one.
 func (e *examination) hasOwner(ctx context.Context, name string) bool {
 	var has bool
-	err := e.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner",
-		[]any{name}, &has)
+	err := e.call(ctx, bus.Name, bus.Path, bus.Name+".NameHasOwner", []any{name}, &has)
 	return err == nil && has
 }
 
 func (e *examination) isActivatable(ctx context.Context, name string) bool {
 	var names []string
-	err := e.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames",
-		nil, &names)
+	err := e.call(ctx, bus.Name, bus.Path, bus.Name+".ListActivatableNames", nil, &names)
 	return err == nil && slices.Contains(names, name)
 }
 

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/internal/bus"
 )
 
 // ExcludedError is returned if systemd does not start the daemon for this user because
@@ -29,7 +31,6 @@ func (c *Client) checkExcluded(ctx context.Context) error {
 	if running, err := c.Running(ctx); err != nil || running {
 		return nil //nolint:nilerr // the caller's next call returns the error
 	}
-	const name = "org.freedesktop.systemd1"
 	var path dbus.ObjectPath
 	var conditions []struct {
 		Type            string
@@ -37,13 +38,12 @@ func (c *Client) checkExcluded(ctx context.Context) error {
 		Parameter       string
 		State           int32
 	}
-	err := c.conn.Object(name, "/org/freedesktop/systemd1").
-		CallWithContext(ctx, name+".Manager.LoadUnit", 0, "corrald.service").Store(&path)
+	err := bus.Systemd(c.conn).CallWithContext(ctx, bus.SystemdManager+".LoadUnit", 0, "corrald.service").Store(&path)
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}
-	err = c.conn.Object(name, path).
-		CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, name+".Unit", "Conditions").Store(&conditions)
+	err = c.conn.Object(bus.SystemdName, path).
+		CallWithContext(ctx, bus.Properties+".Get", 0, bus.SystemdUnit, "Conditions").Store(&conditions)
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/bus"
 )
 
 // adopted is the number of running sessions that the bar of the adoption refers to.
@@ -83,8 +84,7 @@ func survey(dir string) error {
 	}
 	defer func() { _ = conn.Close() }()
 	var units [][]any
-	systemd := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
-	err = systemd.Call("org.freedesktop.systemd1.Manager.ListUnitsByPatterns", 0, []string{},
+	err = bus.Systemd(conn).Call(bus.SystemdManager+".ListUnitsByPatterns", 0, []string{},
 		[]string{"app-corral-*.scope"}).Store(&units)
 	if err != nil {
 		return fmt.Errorf("cannot list the scopes: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/bus"
 )
 
 // The signal that the floors emit: see parentOfExits and emitSignals.
@@ -21,7 +22,7 @@ const (
 	floorSignal    = floorInterface + ".Exited"
 )
 
-const changedSignal = "org.freedesktop.DBus.Properties.PropertiesChanged"
+const changedSignal = bus.Properties + ".PropertiesChanged"
 
 // listener receives bus signals and records the time as soon as godbus has read them.
 type listener struct {
@@ -109,7 +110,7 @@ func childExited(signal *dbus.Signal) bool { return signal.Name == floorSignal }
 
 func (l *listener) hasOwner(ctx context.Context, name string) (bool, error) {
 	var owned bool
-	err := l.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, name).Store(&owned)
+	err := l.conn.BusObject().CallWithContext(ctx, bus.Name+".NameHasOwner", 0, name).Store(&owned)
 	return owned, err
 }
 

@@ -47,7 +47,7 @@ func (r *descriptorReplies) find(serial uint32) (descriptorReply, bool) {
 // handleUndelivered sends an error to the caller if msg is the bus's error that a reply with file
 // descriptors was not delivered.
 func (g *guard) handleUndelivered(msg *dbus.Message) {
-	if sender, _ := msg.Headers[dbus.FieldSender].Value().(string); msg.Type != dbus.TypeError || sender != driver {
+	if sender, _ := msg.Headers[dbus.FieldSender].Value().(string); msg.Type != dbus.TypeError || sender != Name {
 		return
 	}
 	serial, _ := msg.Headers[dbus.FieldReplySerial].Value().(uint32)

@@ -309,7 +309,7 @@ func (g *guard) sendError(caller string, call uint32, name, text string) {
 		Flags: dbus.FlagNoReplyExpected,
 		Body:  []any{text},
 		Headers: map[dbus.HeaderField]dbus.Variant{
-			dbus.FieldErrorName:   dbus.MakeVariant(driver + ".Error." + name),
+			dbus.FieldErrorName:   dbus.MakeVariant(ErrorPrefix + name),
 			dbus.FieldDestination: dbus.MakeVariant(caller),
 			dbus.FieldReplySerial: dbus.MakeVariant(call),
 			dbus.FieldSignature:   dbus.MakeVariant(dbus.ParseSignatureMust("s")),

@@ -2,13 +2,10 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/godbus/dbus/v5"
 )
-
-const driver = "org.freedesktop.DBus"
 
 // Owner tracks which connection owns a well-known name. A signal must be accepted only if that
 // connection sent it: match rules filter broadcast signals, but the bus also delivers every signal
@@ -25,7 +22,7 @@ type Owner struct {
 // passes each signal to Update, and then checks it with Sent, never accepts a signal of an earlier
 // or later owner.
 func WatchOwner(ctx context.Context, conn *dbus.Conn, name string) (*Owner, error) {
-	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(driver), dbus.WithMatchInterface(driver),
+	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(Name), dbus.WithMatchInterface(Name),
 		dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, name))
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch the owner of %q: %w", name, err)
@@ -33,9 +30,8 @@ func WatchOwner(ctx context.Context, conn *dbus.Conn, name string) (*Owner, erro
 	o := &Owner{name: name}
 	// If the owner changes before this reply, the reply contains the new owner; if it changes later,
 	// Update receives the change.
-	err = conn.BusObject().CallWithContext(ctx, driver+".GetNameOwner", dbus.FlagNoAutoStart, name).Store(&o.unique)
-	var reply dbus.Error
-	if err != nil && (!errors.As(err, &reply) || reply.Name != driver+".Error.NameHasNoOwner") {
+	err = conn.BusObject().CallWithContext(ctx, Name+".GetNameOwner", dbus.FlagNoAutoStart, name).Store(&o.unique)
+	if err != nil && !HasErrorName(err, ErrorPrefix+"NameHasNoOwner") {
 		return nil, fmt.Errorf("cannot determine the owner of %q: %w", name, err)
 	}
 	return o, nil
@@ -45,7 +41,7 @@ func WatchOwner(ctx context.Context, conn *dbus.Conn, name string) (*Owner, erro
 // stores the new owner.
 func (o *Owner) Update(s *dbus.Signal) bool {
 	var name, before, now string
-	if s.Sender != driver || s.Name != driver+".NameOwnerChanged" ||
+	if s.Sender != Name || s.Name != Name+".NameOwnerChanged" ||
 		dbus.Store(s.Body, &name, &before, &now) != nil || name != o.name {
 		return false
 	}

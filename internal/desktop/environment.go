@@ -2,15 +2,15 @@ package desktop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/environment"
 )
 
 // Environment is the environment of the user manager, which its services inherit, as a list of
@@ -19,27 +19,17 @@ type Environment []string
 
 // ManagerEnvironment reads the environment of the user manager on this bus.
 func ManagerEnvironment(ctx context.Context, conn *dbus.Conn) (Environment, error) {
-	const get = "org.freedesktop.DBus.Properties.Get"
-	var value dbus.Variant
-	err := conn.Object(systemd, systemdPath).CallWithContext(ctx, get, 0, managerIface, "Environment").Store(&value)
+	list, err := bus.SystemdProperty[[]string](ctx, conn, "Environment")
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the user manager's environment: %w", err)
 	}
-	environment, ok := value.Value().([]string)
-	if !ok {
-		return nil, errors.New("cannot read the user manager's environment: it is not a list")
-	}
-	return environment, nil
+	return list, nil
 }
 
 // Get returns the value of a variable, "" if it is not set.
 func (e Environment) Get(name string) string {
-	for _, entry := range slices.Backward(e) {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value
-		}
-	}
-	return ""
+	value, _ := environment.Lookup(e, name)
+	return value
 }
 
 // HasDisplay reports whether the environment names an X or Wayland display.

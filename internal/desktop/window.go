@@ -17,12 +17,6 @@ import (
 	"github.com/corrald/corral/internal/transient"
 )
 
-const (
-	systemd      = "org.freedesktop.systemd1"
-	systemdPath  = dbus.ObjectPath("/org/freedesktop/systemd1")
-	managerIface = systemd + ".Manager"
-)
-
 // ErrNoDisplay means that the user manager does not know of a graphical session. Desktops announce
 // theirs with `systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY`.
 var ErrNoDisplay = errors.New("the user manager has neither WAYLAND_DISPLAY nor DISPLAY")

@@ -18,7 +18,6 @@ const (
 	name    = "org.freedesktop.login1"
 	path    = dbus.ObjectPath("/org/freedesktop/login1")
 	manager = "org.freedesktop.login1.Manager"
-	busName = "org.freedesktop.DBus"
 )
 
 // Manager is the login manager, called over its own connection to the system bus.
@@ -125,7 +124,7 @@ func (m *Manager) runQueries(ctx context.Context) {
 func (m *Manager) query(ctx context.Context, property string, to chan bool) {
 	var value dbus.Variant
 	call := m.conn.Object(name, path).
-		CallWithContext(ctx, busName+".Properties.Get", dbus.FlagNoAutoStart, manager, property)
+		CallWithContext(ctx, bus.Properties+".Get", dbus.FlagNoAutoStart, manager, property)
 	if call.Store(&value) != nil {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -87,7 +88,7 @@ func TestPreparingForShutdown_IgnoresForgedSignals(t *testing.T) {
 	for range 2 {
 		testbed.SendSignal(t, other, to, path, manager+".PrepareForShutdown", true)
 		testbed.SendSignal(t, other, to, path, manager+".PrepareForSleep", true)
-		testbed.SendSignal(t, other, to, "/org/freedesktop/DBus", busName+".NameOwnerChanged",
+		testbed.SendSignal(t, other, to, "/org/freedesktop/DBus", bus.Name+".NameOwnerChanged",
 			name, "", other.Names()[0])
 	}
 	l.emit(t, "PrepareForSleep", true)

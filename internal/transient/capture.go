@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 )
 
@@ -44,17 +45,16 @@ func Capture(
 	unit := s.unitName()
 	result, err := s.start(ctx, conn, unit, nil,
 		// The start job of a oneshot service ends with the program, and is limited by TimeoutStartSec=.
-		property{"Type", dbus.MakeVariant("oneshot")},
-		property{"TimeoutStartUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
-		property{"TimeoutStopUSec", dbus.MakeVariant(uint64(terminationTimeout.Microseconds()))},
-		property{"KillMode", dbus.MakeVariant("mixed")}, // SIGTERM to the main process alone, then SIGKILL to all others
-		property{"StandardInputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(stdin.Fd()))},
-		property{"StandardOutputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(stdout.Fd()))},
-		property{"AddRef", dbus.MakeVariant(true)},
+		Property{"Type", dbus.MakeVariant("oneshot")},
+		Property{"TimeoutStartUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
+		Property{"TimeoutStopUSec", dbus.MakeVariant(uint64(terminationTimeout.Microseconds()))},
+		Property{"KillMode", dbus.MakeVariant("mixed")}, // SIGTERM to the main process alone, then SIGKILL to all others
+		Property{"StandardInputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(stdin.Fd()))},
+		Property{"StandardOutputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(stdout.Fd()))},
+		Property{"AddRef", dbus.MakeVariant(true)},
 	)
-	var refusal dbus.Error
 	switch {
-	case errors.As(err, &refusal) && ctx.Err() == nil && refusal.Name != "org.freedesktop.DBus.Error.NoReply":
+	case errors.As(err, new(dbus.Error)) && ctx.Err() == nil && !bus.HasErrorName(err, bus.ErrorPrefix+"NoReply"):
 		return nil, fmt.Errorf("%w: %w", ErrNotStarted, err)
 	// The service may be running, but nobody waits for it any more.
 	case err != nil:

@@ -37,11 +37,11 @@ func Output(ctx context.Context, conn *dbus.Conn, s Service, limit time.Duration
 	defer func() { _ = w.Close() }()
 	unit := s.unitName()
 	result, err := s.start(ctx, conn, unit, nil,
-		property{"StandardInput", dbus.MakeVariant("null")},
-		property{"StandardOutputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(w.Fd()))},
-		property{"StandardError", dbus.MakeVariant("null")},
-		property{"KillSignal", dbus.MakeVariant(int32(9))}, // also for processes that remain when the program has exited
-		property{"RuntimeMaxUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
+		Property{"StandardInput", dbus.MakeVariant("null")},
+		Property{"StandardOutputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(w.Fd()))},
+		Property{"StandardError", dbus.MakeVariant("null")},
+		Property{"KillSignal", dbus.MakeVariant(int32(9))}, // also for processes that remain when the program has exited
+		Property{"RuntimeMaxUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
 	)
 	if err == nil && result != "done" {
 		err = fmt.Errorf("cannot run %q: its start job ended with %q", s.Argv[0], result)
@@ -62,9 +62,6 @@ func (o *output) Close() error {
 	}
 	ctx, cancel := deadline.Context(context.Background(), stopTimeout)
 	defer cancel()
-	err := o.conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".StopUnit", 0, o.unit, "replace").Err
-	if e := (dbus.Error{}); errors.As(err, &e) && e.Name == systemd+".NoSuchUnit" {
-		err = nil
-	}
+	_, err := stopUnit(ctx, o.conn, o.unit)
 	return errors.Join(err, o.File.Close())
 }

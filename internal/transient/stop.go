@@ -2,7 +2,6 @@ package transient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -22,10 +21,9 @@ type unitStatus struct {
 
 // Stop stops the units whose names match a pattern of glob(7), and returns once they have stopped.
 func Stop(ctx context.Context, conn *dbus.Conn, pattern string) error {
-	manager := conn.Object(systemd, systemdPath)
 	var listed []unitStatus
-	err := manager.CallWithContext(ctx, managerIface+".ListUnitsByPatterns", 0, []string{}, []string{pattern}).
-		Store(&listed)
+	err := bus.Systemd(conn).
+		CallWithContext(ctx, bus.SystemdManager+".ListUnitsByPatterns", 0, []string{}, []string{pattern}).Store(&listed)
 	if err != nil {
 		return fmt.Errorf("cannot list the units %q: %w", pattern, err)
 	}
@@ -33,46 +31,36 @@ func Stop(ctx context.Context, conn *dbus.Conn, pattern string) error {
 	if len(listed) == 0 {
 		return nil
 	}
-	removed := make(chan *dbus.Signal, 64)
-	conn.Signal(removed)
-	defer conn.RemoveSignal(removed)
-	var owner *bus.Owner
-	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd),
-		dbus.WithMatchInterface(managerIface), dbus.WithMatchMember("JobRemoved"))
-	if err == nil {
-		owner, err = bus.WatchOwner(ctx, conn, systemd)
-	}
+	jobs, err := watchJobs(ctx, conn)
 	if err != nil {
-		return fmt.Errorf("cannot listen to the user manager: %w", err)
+		return err
 	}
-	jobs := map[dbus.ObjectPath]string{}
+	defer jobs.close()
+	waiting := map[dbus.ObjectPath]bool{}
 	for _, u := range listed {
-		var job dbus.ObjectPath
-		err := manager.CallWithContext(ctx, managerIface+".StopUnit", 0, u.Name, "replace").Store(&job)
-		if e := (dbus.Error{}); errors.As(err, &e) && e.Name == systemd+".NoSuchUnit" {
-			continue
-		} else if err != nil {
+		job, err := stopUnit(ctx, conn, u.Name)
+		if err != nil {
 			return fmt.Errorf("cannot stop %q: %w", u.Name, err)
 		}
-		jobs[job] = u.Name
-	}
-	for len(jobs) > 0 {
-		select {
-		case <-ctx.Done():
-			for _, name := range jobs {
-				return fmt.Errorf("cannot wait until %q has stopped: %w", name, ctx.Err())
-			}
-		case signal, ok := <-removed:
-			if !ok {
-				return fmt.Errorf("cannot wait until %q has stopped: the connection to the bus is lost", pattern)
-			}
-			if owner.Update(signal) || !owner.Sent(signal) || signal.Name != managerIface+".JobRemoved" || len(signal.Body) < 2 {
-				continue
-			}
-			if job, ok := signal.Body[1].(dbus.ObjectPath); ok {
-				delete(jobs, job)
-			}
+		if job != "" {
+			waiting[job] = true
 		}
 	}
+	for len(waiting) > 0 {
+		job, _, err := jobs.next(ctx)
+		if err != nil {
+			return fmt.Errorf("cannot wait until %q has stopped: %w", pattern, err)
+		}
+		delete(waiting, job)
+	}
 	return nil
+}
+
+// stopUnit queues a stop job and returns it, "" if the unit does not exist.
+func stopUnit(ctx context.Context, conn *dbus.Conn, unit string) (job dbus.ObjectPath, err error) {
+	err = bus.Systemd(conn).CallWithContext(ctx, bus.SystemdManager+".StopUnit", 0, unit, "replace").Store(&job)
+	if bus.HasErrorName(err, bus.SystemdNoSuchUnit) {
+		return "", nil
+	}
+	return job, err
 }

@@ -19,13 +19,6 @@ import (
 	"github.com/corrald/corral/internal/bus"
 )
 
-const (
-	systemd      = "org.freedesktop.systemd1"
-	systemdPath  = dbus.ObjectPath("/org/freedesktop/systemd1")
-	managerIface = systemd + ".Manager"
-	serviceIface = systemd + ".Service"
-)
-
 // stopTimeout bounds how long a program may take to exit once its time limit has expired.
 const stopTimeout = 5 * time.Second
 
@@ -66,12 +59,10 @@ type Property struct {
 	Value dbus.Variant
 }
 
-type property = Property
-
 // auxUnit is an auxiliary unit, as StartTransientUnit takes it. No caller passes any.
 type auxUnit struct {
 	Name       string
-	Properties []property
+	Properties []Property
 }
 
 // execCommand is an entry of ExecStartEx: org.freedesktop.systemd1(5).
@@ -85,7 +76,7 @@ type execCommand struct {
 // unit once the program was executed or could not be executed.
 func Start(ctx context.Context, conn *dbus.Conn, s Service) (unit string, err error) {
 	unit = s.unitName()
-	result, err := s.start(ctx, conn, unit, nil, property{"Type", dbus.MakeVariant("exec")})
+	result, err := s.start(ctx, conn, unit, nil, Property{"Type", dbus.MakeVariant("exec")})
 	if err == nil && result != "done" {
 		err = fmt.Errorf("cannot run %q: its start job ended with %q", s.Argv[0], result)
 	}
@@ -106,12 +97,12 @@ func Run(ctx context.Context, conn *dbus.Conn, s Service, input []byte, limit ti
 	unit := s.unitName()
 	result, err := s.start(ctx, conn, unit, started,
 		// The start job of a oneshot service ends with the program, and is limited by TimeoutStartSec=.
-		property{"Type", dbus.MakeVariant("oneshot")},
-		property{"TimeoutStartUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
-		property{"TimeoutStopUSec", dbus.MakeVariant(uint64(stopTimeout.Microseconds()))},
-		property{"StandardInputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(stdin.Fd()))},
+		Property{"Type", dbus.MakeVariant("oneshot")},
+		Property{"TimeoutStartUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
+		Property{"TimeoutStopUSec", dbus.MakeVariant(uint64(stopTimeout.Microseconds()))},
+		Property{"StandardInputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(stdin.Fd()))},
 		// The result can be read for as long as the connection lives.
-		property{"AddRef", dbus.MakeVariant(true)},
+		Property{"AddRef", dbus.MakeVariant(true)},
 	)
 	if err != nil {
 		return err
@@ -128,10 +119,10 @@ func failure(ctx context.Context, conn *dbus.Conn, unit, job string) error {
 	f := &Failure{Unit: unit, Result: job}
 	var path dbus.ObjectPath
 	var properties map[string]dbus.Variant
-	err := conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, unit).Store(&path)
+	err := bus.Systemd(conn).CallWithContext(ctx, bus.SystemdManager+".GetUnit", 0, unit).Store(&path)
 	if err == nil {
-		err = conn.Object(systemd, path).
-			CallWithContext(ctx, "org.freedesktop.DBus.Properties.GetAll", 0, serviceIface).Store(&properties)
+		err = conn.Object(bus.SystemdName, path).
+			CallWithContext(ctx, bus.Properties+".GetAll", 0, bus.SystemdName+".Service").Store(&properties)
 	}
 	if result, ok := properties["Result"].Value().(string); err == nil && ok && result != "success" {
 		f.Result = result
@@ -144,15 +135,15 @@ func failure(ctx context.Context, conn *dbus.Conn, unit, job string) error {
 // unit has to have been started over the same connection, with AddRef.
 func Outlives(ctx context.Context, conn *dbus.Conn, unit string, limit time.Duration) error {
 	var path dbus.ObjectPath
-	err := conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, unit).Store(&path)
+	err := bus.Systemd(conn).CallWithContext(ctx, bus.SystemdManager+".GetUnit", 0, unit).Store(&path)
 	if err != nil {
 		return fmt.Errorf("cannot watch %q: %w", unit, err)
 	}
 	changes := make(chan *dbus.Signal, 64)
 	conn.Signal(changes)
 	defer conn.RemoveSignal(changes)
-	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchObjectPath(path),
-		dbus.WithMatchInterface("org.freedesktop.DBus.Properties"), dbus.WithMatchMember("PropertiesChanged"))
+	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(bus.SystemdName), dbus.WithMatchObjectPath(path),
+		dbus.WithMatchInterface(bus.Properties), dbus.WithMatchMember("PropertiesChanged"))
 	if err != nil {
 		return fmt.Errorf("cannot watch %q: %w", unit, err)
 	}
@@ -210,25 +201,18 @@ func (s Service) unitName() string {
 
 // start starts the unit, waits for the end of its start job, and returns the job's result.
 func (s Service) start(
-	ctx context.Context, conn *dbus.Conn, unit string, started func(), more ...property,
+	ctx context.Context, conn *dbus.Conn, unit string, started func(), more ...Property,
 ) (result string, err error) {
-	removed := make(chan *dbus.Signal, 64)
-	conn.Signal(removed)
-	defer conn.RemoveSignal(removed)
-	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface),
-		dbus.WithMatchMember("JobRemoved"), dbus.WithMatchArg(2, unit))
-	var owner *bus.Owner
-	if err == nil {
-		owner, err = bus.WatchOwner(ctx, conn, systemd)
-	}
+	jobs, err := watchJobs(ctx, conn, dbus.WithMatchArg(2, unit))
 	if err != nil {
-		return "", fmt.Errorf("cannot listen to the user manager: %w", err)
+		return "", err
 	}
+	defer jobs.close()
 	path := s.Path
 	if path == "" {
 		path = s.Argv[0]
 	}
-	properties := append([]property{
+	properties := append([]Property{
 		{"Description", dbus.MakeVariant(s.Description)},
 		// Without this flag, systemd would expand $ in the arguments.
 		{"ExecStartEx", dbus.MakeVariant([]execCommand{{path, s.Argv, []string{"no-env-expand"}}})},
@@ -238,7 +222,7 @@ func (s Service) start(
 	}, more...)
 	properties = append(properties, s.Properties...)
 	var job dbus.ObjectPath
-	err = conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".StartTransientUnit", 0,
+	err = bus.Systemd(conn).CallWithContext(ctx, bus.SystemdManager+".StartTransientUnit", 0,
 		unit, "fail", properties, []auxUnit{}).Store(&job)
 	if err != nil {
 		return "", fmt.Errorf("cannot start %q: %w", unit, err)
@@ -247,21 +231,58 @@ func (s Service) start(
 		started()
 	}
 	for {
+		ended, result, err := jobs.next(ctx)
+		if err != nil {
+			return "", fmt.Errorf("cannot start %q: %w", unit, err)
+		}
+		if ended == job {
+			return result, nil
+		}
+	}
+}
+
+// jobs receives the ends of systemd's jobs.
+type jobs struct {
+	conn    *dbus.Conn
+	removed chan *dbus.Signal
+	systemd *bus.Owner
+}
+
+// watchJobs begins to receive the ends of the jobs that match, of all without options. The caller
+// closes it.
+func watchJobs(ctx context.Context, conn *dbus.Conn, options ...dbus.MatchOption) (*jobs, error) {
+	j := &jobs{conn: conn, removed: make(chan *dbus.Signal, 64)}
+	conn.Signal(j.removed)
+	err := conn.AddMatchSignalContext(ctx, append(options, dbus.WithMatchSender(bus.SystemdName),
+		dbus.WithMatchInterface(bus.SystemdManager), dbus.WithMatchMember("JobRemoved"))...)
+	if err == nil {
+		j.systemd, err = bus.WatchOwner(ctx, conn, bus.SystemdName)
+	}
+	if err != nil {
+		j.close()
+		return nil, fmt.Errorf("cannot listen to the user manager: %w", err)
+	}
+	return j, nil
+}
+
+func (j *jobs) close() { j.conn.RemoveSignal(j.removed) }
+
+// next waits for the end of a job and returns the job with its result. It ignores signals that
+// systemd did not send.
+func (j *jobs) next(ctx context.Context) (job dbus.ObjectPath, result string, err error) {
+	for {
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("cannot start %q: %w", unit, ctx.Err())
-		case signal, ok := <-removed:
+			return "", "", ctx.Err()
+		case signal, ok := <-j.removed:
 			if !ok {
-				return "", fmt.Errorf("cannot start %q: the connection to the bus is lost", unit)
+				return "", "", errors.New("the connection to the bus is lost")
 			}
 			var id uint32
-			var path dbus.ObjectPath
-			var name string
-			if owner.Update(signal) || !owner.Sent(signal) || signal.Name != managerIface+".JobRemoved" {
-				continue
-			}
-			if dbus.Store(signal.Body, &id, &path, &name, &result) == nil && path == job {
-				return result, nil
+			var unit string
+			if !j.systemd.Update(signal) && j.systemd.Sent(signal) && signal.Name == bus.SystemdManager+".JobRemoved" &&
+				dbus.Store(signal.Body, &id, &job, &unit, &result) == nil {
+				return job, result, nil
 			}
 		}
 	}

@@ -167,8 +167,8 @@ func TestRun_IgnoresForgedSignals(t *testing.T) {
 		require.NotEmpty(t, line)
 		id, err := strconv.ParseUint(line[0], 10, 32)
 		require.NoError(t, err)
-		testbed.SendSignal(t, other, conn.Names()[0], systemdPath, managerIface+".JobRemoved",
-			uint32(id), dbus.ObjectPath(fmt.Sprint(systemdPath, "/job/", id)), line[1], "done")
+		testbed.SendSignal(t, other, conn.Names()[0], bus.SystemdPath, bus.SystemdManager+".JobRemoved",
+			uint32(id), dbus.ObjectPath(fmt.Sprint(bus.SystemdPath, "/job/", id)), line[1], "done")
 		require.NoError(t, os.WriteFile(end, nil, 0o600))
 	})
 	var failure *Failure

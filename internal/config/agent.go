@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/keys"
 )
 
@@ -324,7 +325,7 @@ func (l *agentLoader) setEnvironment(a assignment) error {
 	}
 	for _, entry := range entries {
 		name, _, ok := strings.Cut(entry, "=")
-		if !ok || !variablePattern.MatchString(name) {
+		if !ok || !environment.ValidName(name) {
 			l.warnings = append(l.warnings, a.warn("Set=: invalid entry %q: expected NAME=VALUE", entry))
 			continue
 		}
@@ -349,7 +350,7 @@ func (l *agentLoader) unsetEnvironment(a assignment) error {
 		l.agent.UnsetEnvironment = nil
 	}
 	for _, name := range names {
-		if !variablePattern.MatchString(name) {
+		if !environment.ValidName(name) {
 			l.warnings = append(l.warnings, a.warn("Unset=: invalid variable name %q", name))
 		} else if !slices.Contains(l.agent.UnsetEnvironment, name) {
 			l.agent.UnsetEnvironment = append(l.agent.UnsetEnvironment, name)
@@ -381,9 +382,6 @@ func yesOrNo(s string) (*bool, error) {
 	return &b, err
 }
 
-// variablePattern matches the environment variable names that systemd accepts.
-var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 func words(a assignment) ([]string, error) {
 	list, err := SplitWords(a.value)
 	if err != nil {
@@ -394,12 +392,9 @@ func words(a assignment) ([]string, error) {
 
 // command parses an argument vector and checks its specifiers.
 func command(s string) ([]string, error) {
-	args, err := SplitWords(s)
+	args, err := SplitCommand(s)
 	if err != nil {
 		return nil, err
-	}
-	if len(args) == 0 || args[0] == "" {
-		return nil, fmt.Errorf("invalid command %q: expected a program", s)
 	}
 	for _, arg := range args {
 		if err := checkSpecifiers(arg); err != nil {

@@ -218,10 +218,7 @@ func tmuxConfig(s string) (string, error) {
 }
 
 func terminalCommand(s string) (string, error) {
-	words, err := SplitWords(s)
-	if err == nil && (len(words) == 0 || words[0] == "") {
-		err = fmt.Errorf("invalid command %q: expected a program", s)
-	}
+	_, err := SplitCommand(s)
 	return s, err
 }
 

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/corrald/corral/internal/environment"
 )
 
 // Specifiers holds the values of the specifiers in an agent's definition for one run.
@@ -184,7 +186,7 @@ func expandPattern(
 			return b.String(), err
 		}
 		name, rest, closed := strings.Cut(after, "}")
-		if !closed || !variablePattern.MatchString(name) {
+		if !closed || !environment.ValidName(name) {
 			return "", fmt.Errorf("%q has ${ without a variable's name and }", pattern)
 		}
 		b.WriteString(variable(name))

@@ -31,6 +31,15 @@ func SplitWords(s string) ([]string, error) {
 	}
 }
 
+// SplitCommand splits a command by the rules of SplitWords, and requires that it names a program.
+func SplitCommand(s string) ([]string, error) {
+	words, err := SplitWords(s)
+	if err == nil && (len(words) == 0 || words[0] == "") {
+		err = fmt.Errorf("invalid command %q: expected a program", s)
+	}
+	return words, err
+}
+
 // nextWord cuts the first word from s, which is not empty.
 func nextWord(s string) (word, rest string, err error) {
 	var b strings.Builder

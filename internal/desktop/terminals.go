@@ -151,10 +151,7 @@ func withTitle(argv []string, title string) []string {
 func configuredCommand(
 	source, text string, lookup func(string) (string, error), command []string,
 ) ([]string, error) {
-	words, err := config.SplitWords(text)
-	if err == nil && len(words) == 0 {
-		err = fmt.Errorf("invalid command %q: expected a program", text)
-	}
+	words, err := config.SplitCommand(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}

@@ -51,7 +51,7 @@ func matches(patterns []string, name string) bool {
 // ExcludedPatterns returns the names that no agent inherits. It exists for the manual's test.
 func ExcludedPatterns() []string { return slices.Clone(excluded) }
 
-// ValidName reports whether a shell accepts name as the name of a variable.
+// ValidName reports whether a shell and systemd accept name as the name of a variable.
 func ValidName(name string) bool {
 	for i, r := range name {
 		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'

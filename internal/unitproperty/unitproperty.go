@@ -203,13 +203,8 @@ func cpuSet(name, value string) (string, any, error) {
 }
 
 func boolean(name, value string) (string, any, error) {
-	switch strings.ToLower(value) {
-	case "1", "yes", "y", "true", "t", "on":
-		return name, true, nil
-	case "0", "no", "n", "false", "f", "off":
-		return name, false, nil
-	}
-	return "", nil, fmt.Errorf("invalid value %q: expected yes or no", value)
+	on, err := config.ParseBool(value)
+	return name, on, err
 }
 
 func words(name, value string) (string, any, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/deadline"
+	"github.com/corrald/corral/internal/plaintext"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -89,7 +90,7 @@ func (n *Notifier) showFailure(sessions []string, err error) {
 	}
 	n.screen.failure = &Notice{
 		Key: failureKey, Token: fmt.Sprint(time.Now().UnixNano()),
-		Title: title, Body: truncate(toPlainLine(err.Error()), 2*maxQuestion), Urgency: Normal,
+		Title: title, Body: truncate(plaintext.Line(err.Error()), 2*maxQuestion), Urgency: Normal,
 		Actions: []Action{{Open, "Open"}}, Sessions: sessions,
 	}
 }

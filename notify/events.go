@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/plaintext"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -150,7 +151,7 @@ func merge(parts []*Event, settings Settings) *Event {
 // line returns the event in one line, for a terminal.
 func (e *Event) line() string {
 	if len(e.Snapshots) == 1 {
-		if question := truncate(toPlainLine(e.Snapshots[0].AttentionMessage), maxQuestion); question != "" {
+		if question := truncate(plaintext.Line(e.Snapshots[0].AttentionMessage), maxQuestion); question != "" {
 			return e.Title + ": " + question
 		}
 		return e.Title

@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/outcome"
+	"github.com/corrald/corral/internal/plaintext"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -116,13 +116,13 @@ func describeAttention(n *supervisor.Snapshot) string {
 func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	kind := kindOf(n.Attention)
 	var lines []string
-	reason := toPlainLine(outcome.Sentence(n.Reason, n.AgentAlive))
-	for _, line := range []string{reason, truncate(toPlainLine(n.AttentionMessage), maxQuestion)} {
+	reason := plaintext.Line(outcome.Sentence(n.Reason, n.AgentAlive))
+	for _, line := range []string{reason, truncate(plaintext.Line(n.AttentionMessage), maxQuestion)} {
 		if line != "" {
 			lines = append(lines, line)
 		}
 	}
-	place := toPlainLine(abbreviateHome(n.WorkingDirectory, s.Home))
+	place := plaintext.Line(plaintext.AbbreviateHome(n.WorkingDirectory, s.Home))
 	if n.Exited.After(n.Started) && !n.AgentAlive {
 		place += ", after " + formatSpan(n.Exited.Sub(n.Started))
 	}
@@ -212,7 +212,7 @@ func interruptedNotice(all []*supervisor.Snapshot, token string, s Settings) Not
 		notice.Sessions = append(notice.Sessions, n.ID)
 	}
 	names := listSessions(all, func(n *supervisor.Snapshot) string { return n.ID }, ", ")
-	notice.Body = toPlainLine(all[0].Reason) + "\n" + names
+	notice.Body = plaintext.Line(all[0].Reason) + "\n" + names
 	return notice
 }
 
@@ -243,26 +243,6 @@ func formatSpan(d time.Duration) string {
 		return "less than 1s"
 	}
 	return config.FormatTimeSpan(d)
-}
-
-// abbreviateHome replaces the home directory at the start of a path by ~.
-func abbreviateHome(path, home string) string {
-	if rest, ok := strings.CutPrefix(path, home); ok && home != "" && (rest == "" || rest[0] == '/') {
-		return "~" + rest
-	}
-	return path
-}
-
-// toPlainLine returns a text as one line. It replaces control and format characters by spaces: they
-// could control a terminal or reverse the direction of the text.
-func toPlainLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, text)
-	return strings.Join(strings.Fields(text), " ")
 }
 
 // truncate returns the first limit characters of a text, with an ellipsis if there are more.

@@ -43,6 +43,7 @@ func TestTerminalCommand_ChoosesATerminal(t *testing.T) {
 		"an unknown terminal":                  {"myterm --run", both, "myterm", "myterm|--run"},
 		"the user's choice on the desktop":     {"", prefers("kitty"), "xdg-terminal-exec kitty", "xdg-terminal-exec"},
 		"the user's $TERMINAL":                 {"", prefers("alacritty"), "gnome-terminal alacritty", "alacritty|-e"},
+		"a $TERMINAL without a program":        {"", prefers(`""`), "gnome-terminal", "gnome-terminal|--"},
 		"a $TERMINAL that is not installed":    {"", prefers("alacritty"), "gnome-terminal", "gnome-terminal|--"},
 		"a desktop's terminal before others":   {"", both, "xterm kitty ptyxis", "ptyxis|--new-window|--"},
 		"the terminal of the running desktop": {

@@ -1,7 +1,11 @@
-// Package plaintext defines which characters of untrusted text must not be written to a terminal.
+// Package plaintext prepares untrusted text for people. It defines which characters must not be
+// written to a terminal.
 package plaintext
 
-import "unicode"
+import (
+	"strings"
+	"unicode"
+)
 
 // These characters only join their neighbours or keep them apart: emoji of several parts need
 // U+200D, Persian and Indic scripts need both.
@@ -24,4 +28,28 @@ func IsUnsafe(r rune) bool {
 	}
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) ||
 		unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
+}
+
+// Line returns a text as one line of valid UTF-8. It replaces control characters by spaces, and
+// removes all other characters that are unsafe.
+func Line(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp):
+			return ' '
+		case IsUnsafe(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// AbbreviateHome returns a path with the directory home at its start replaced by ~.
+func AbbreviateHome(path, home string) string {
+	home = strings.TrimRight(home, "/")
+	if rest, ok := strings.CutPrefix(path, home); ok && home != "" && (rest == "" || rest[0] == '/') {
+		return "~" + rest
+	}
+	return path
 }

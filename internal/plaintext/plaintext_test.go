@@ -33,3 +33,28 @@ func TestIsUnsafe_ByCharacterClass(t *testing.T) {
 		}
 	}
 }
+
+func TestLine_KeepsWordsAndEmoji(t *testing.T) {
+	for name, row := range map[string]struct{ text, want string }{
+		"control characters and line feeds are spaces": {" a\x1b[31m\r\nb\tc\u0085\u2028d\n", "a [31m b c d"},
+		"characters that reorder text are removed":     {"rm \u202eab\u202c \u200bc", "rm ab c"},
+		"emoji of several parts, Persian":              {"👩\u200d💻 می\u200cخواهم", "👩\u200d💻 می\u200cخواهم"},
+		"invalid UTF-8":                                {"a\xff\xfeb", "a\uFFFDb"},
+		"nothing to show":                              {"\n\u200b ", ""},
+	} {
+		assert.Equal(t, row.want, plaintext.Line(row.text), name)
+	}
+}
+
+func TestAbbreviateHome_ReplacesWholeDirectoryNames(t *testing.T) {
+	for _, row := range []struct{ path, home, want string }{
+		{"/home/alice/src", "/home/alice", "~/src"},
+		{"/home/alice", "/home/alice", "~"},
+		{"/home/alice/src", "/home/alice/", "~/src"},
+		{"/home/alice2/src", "/home/alice", "/home/alice2/src"},
+		{"/src", "", "/src"},
+		{"/src", "/", "/src"},
+	} {
+		assert.Equal(t, row.want, plaintext.AbbreviateHome(row.path, row.home), "%+v", row)
+	}
+}

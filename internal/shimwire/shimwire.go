@@ -13,7 +13,6 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/corrald/corral/internal/plaintext"
@@ -128,19 +127,7 @@ func SanitizeText(text string) string {
 // SanitizeLine converts a text from an agent into a single line for display. Beyond what
 // SanitizeText does it removes control characters, invisible characters, and those that make a
 // terminal reorder text.
-func SanitizeLine(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	text = strings.Map(func(c rune) rune {
-		switch {
-		case unicode.In(c, unicode.Cc, unicode.Zl, unicode.Zp):
-			return ' '
-		case plaintext.IsUnsafe(c):
-			return -1
-		}
-		return c
-	}, text)
-	return SanitizeText(strings.Join(strings.Fields(text), " "))
-}
+func SanitizeLine(text string) string { return SanitizeText(plaintext.Line(text)) }
 
 // MaxData is the maximum size of the text in one Input message, in bytes.
 const MaxData = MaxMessage - 128

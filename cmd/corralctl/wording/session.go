@@ -10,6 +10,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/outcome"
+	"github.com/corrald/corral/internal/plaintext"
 )
 
 // The colours of states and headings are those of systemctl. Each begins with a reset, so that they
@@ -268,13 +269,7 @@ func SinceUSec(s client.Session) uint64 {
 }
 
 // AbbreviateHome returns a path with the home directory replaced by ~.
-func AbbreviateHome(path string) string {
-	home := strings.TrimRight(os.Getenv("HOME"), "/")
-	if rest, ok := strings.CutPrefix(path, home); ok && home != "" && (rest == "" || rest[0] == '/') {
-		return "~" + rest
-	}
-	return path
-}
+func AbbreviateHome(path string) string { return plaintext.AbbreviateHome(path, os.Getenv("HOME")) }
 
 // Labels formats labels as "key=value", in the order of their keys.
 func Labels(labels map[string]string) []string {

@@ -247,7 +247,7 @@ func TestInotify_NoInstanceAtStart(t *testing.T) {
 		b.exitWithoutEvent("shop", 3)
 		b.advance(time.Minute)
 		assert.Equal(t, "failed", b.state("shop"))
-		assert.Equal(t, 1, strings.Count(b.log.String(), `msg="cannot watch`), b.log)
+		assert.Equal(t, 1, strings.Count(b.log.String(), `err="cannot watch`), b.log)
 
 		b.endScope("shop")
 		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))

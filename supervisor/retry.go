@@ -39,7 +39,7 @@ func (r *retrier) openFiles() {
 	in, notifier, err := r.openWatchers()
 	if err != nil {
 		if r.loop.problems.daemon["inotify"] == "" {
-			r.loop.log.Error("cannot watch files", "err", err, "message_id", journal.NotWatched)
+			r.loop.log.Error("changes of files are reported late", "err", err, "message_id", journal.NotWatched)
 		}
 		r.loop.problems.set("inotify", inotifyProblem(err))
 		return

@@ -89,7 +89,7 @@ func (l *loop) recordSaveResult(e *entry, err error) {
 	l.problems.stale = true
 	if err != nil {
 		l.problems.retries.retrySoon()
-		l.log.Error("cannot save session", "session", e.rec.ID, "err", err, "message_id", journal.RecordNotSaved)
+		l.log.Error("the session is not saved", "session", e.rec.ID, "err", err, "message_id", journal.RecordNotSaved)
 	} else {
 		l.log.Info("the session is saved again", "session", e.rec.ID, "message_id", journal.RecordSavedAgain)
 	}

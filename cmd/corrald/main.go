@@ -145,7 +145,7 @@ func (d *parts) handleSignals(signals <-chan os.Signal, lost <-chan struct{}) er
 			now := clock.Monotonic().Microseconds()
 			_, _ = daemon.SdNotify(false, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now))
 			if err := d.reload(); err != nil {
-				d.log.Error("cannot reload the configuration", "err", err)
+				d.log.Error("the configuration was not reloaded", "err", err)
 			}
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		case <-lost:

@@ -118,7 +118,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	d := &parts{paths: p, log: log}
 	conf, agents, problem := d.readConfiguration()
 	if problem != nil {
-		log.Error("cannot read the configuration", "err", problem)
+		log.Error("corral.conf is not used", "err", problem)
 	}
 	var err error
 	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
@@ -143,7 +143,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	}
 	boot, err := proc.BootID()
 	if err != nil {
-		return nil, fmt.Errorf("cannot identify this boot: %w", err)
+		return nil, err
 	}
 	d.notify = d.newNotifier(notify.Settings{Config: conf, Agents: agents, Home: p.home})
 	d.inhibitor = newShutdownInhibitor(log)
@@ -193,12 +193,12 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	if table, err := mounts.Open(); err == nil {
 		go table.Run(d.sup.MountsChanged)
 	} else {
-		log.Warn("cannot watch mounts: unmounted workspaces will not be detected", "err", err)
+		log.Warn("unmounted workspaces will not be detected", "err", err)
 	}
 	if linger, err := logind.WatchLinger(); err == nil {
 		go linger.Run(d.server.LingeringChanged)
 	} else {
-		log.Warn("cannot watch lingering: its changes will not be published", "err", err)
+		log.Warn("changes of lingering will not be published", "err", err)
 	}
 	return d, d.adopt(ctx, records)
 }
@@ -207,7 +207,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 func (d *parts) prepareTmux(ctx context.Context, detachKey string) error {
 	env, err := d.units.Environment(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot read the manager's environment: %w", err)
+		return err
 	}
 	if d.tmux, err = tmux.Prepare(d.runtime, environment.ForHelper(env, "TERM=tmux-256color"), d.bus); err != nil {
 		return err

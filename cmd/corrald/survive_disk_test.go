@@ -66,7 +66,7 @@ func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	problems := d.waitProblems(t, 1)
 	assert.Equal(t, "ends", problems[0].Session)
 	assert.Contains(t, problems[0].Text, "permission denied; restore write permission there")
-	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot save session"), "logged once")
+	assert.Equal(t, 1, strings.Count(d.log.String(), "error: the session is not saved: cannot save session"), "logged once")
 	d.session(t, "lives").assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 
 	d.kill(syscall.SIGKILL)
@@ -126,7 +126,7 @@ func TestInotify_WithoutInstancesSessionsStartAndEnd(t *testing.T) {
 	d.run(t, "starts", "exit 3").waitOutcome(outcome{"failed", "exit-code", 1, 3, "command exited with code 3", "error"})
 	kill(t, pid, syscall.SIGUSR1)
 	d.session(t, "lives").waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
-	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot watch"), "logged once")
+	assert.Equal(t, 1, strings.Count(d.log.String(), "error: changes of files are reported late: cannot watch"), "logged once")
 	giveBack()
 	d.waitProblems(t, 0)
 	work := testbed.Dir(t)

@@ -44,7 +44,7 @@ const maxStarts = 16
 func New(u *units.Manager, t *tmux.Tmux, env supervisor.Environments, shim string) (*Executor, error) {
 	root, err := proc.CgroupRoot()
 	if err != nil {
-		return nil, fmt.Errorf("cannot find the cgroup v2 hierarchy: %w", err)
+		return nil, err
 	}
 	return &Executor{
 		units: u, tmux: t, cgroups: controlGroups{root}, environments: env, shim: shim,

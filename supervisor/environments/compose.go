@@ -70,7 +70,7 @@ func (c *Composer) complete(ctx context.Context, sources Sources) (environment.S
 	}
 	var err error
 	if s.Manager, err = c.manager(ctx); err != nil {
-		return s, fmt.Errorf("cannot read the manager's environment: %w", err)
+		return s, err
 	}
 	if s.Files, err = environment.ReadFiles(sources.Files); err != nil {
 		return s, err

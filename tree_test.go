@@ -54,8 +54,8 @@ var plan = map[string][]string{
 		"supervisor/session", "supervisor/sources", "supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
-		"internal/clock", "internal/exitstatus", "internal/keys", "internal/termsizes", "internal/outcome",
-		"internal/program", "internal/safefile", "internal/shimwire", "internal/version",
+		"internal/clock", "internal/exitstatus", "internal/keys", "internal/outcome", "internal/proc",
+		"internal/program", "internal/safefile", "internal/shimwire", "internal/termsizes", "internal/version",
 	},
 
 	// The bus: the contract and its two sides, which share nothing else.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
@@ -279,7 +280,7 @@ func (f *fakeSystem) AttachCommand(context.Context, Target) ([]string, error) {
 	return []string{"tmux"}, nil
 }
 func (f *fakeSystem) IsAttached(Target) bool                                     { return f.attached }
-func (f *fakeSystem) Usage(string) map[string]uint64                             { return nil }
+func (f *fakeSystem) Usage(string) (proc.Usage, bool)                            { return proc.Usage{}, false }
 func (f *fakeSystem) Capture(context.Context, Target, int, bool) (string, error) { return "", nil }
 
 func (f *fakeSystem) DialShim(t Target) (int, session.Process, error) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -127,11 +128,11 @@ func (s *Supervisor) ByUnit(unit string) (id string, err error) {
 	return id, err
 }
 
-// Usage returns the resources that the session's scope uses, by the names of the D-Bus properties.
-// Values that are unknown are missing. It does not use the event loop.
-func (s *Supervisor) Usage(snap *Snapshot) map[string]uint64 {
+// Usage returns the resources that the session's scope uses. It returns false if there is no scope.
+// It does not use the event loop.
+func (s *Supervisor) Usage(snap *Snapshot) (u proc.Usage, exists bool) {
 	if !snap.Live {
-		return nil
+		return u, false
 	}
 	return s.loop.system.ControlGroups.Usage(snap.ControlGroup)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
@@ -126,9 +127,8 @@ type ControlGroups interface {
 	// EventsFile returns the path of the file that inotify reports as modified if one of the above
 	// changes.
 	EventsFile(group string) string
-	// Usage returns what the control group uses, by the names of the D-Bus properties. Unknown values
-	// are missing.
-	Usage(group string) map[string]uint64
+	// Usage returns what the control group uses. It returns false if there is no such group.
+	Usage(group string) (u proc.Usage, exists bool)
 }
 
 // Terminals finds and reads the tmux servers and the shims of sessions.

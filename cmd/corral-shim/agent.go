@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/internal/shimwire"
 )
@@ -55,7 +56,8 @@ func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
 	if err != nil {
 		return agent{}, execError(name, err)
 	}
-	a.startTicks = startTicks(a.pid)
+	status, _ := proc.Stat(a.pid)
+	a.startTicks = status.Start
 	return a, nil
 }
 
@@ -94,15 +96,6 @@ func errnoText(err error) string {
 		return e.Error()
 	}
 	return err.Error()
-}
-
-// startTicks returns the start time of a process, or 0 if there is none.
-func startTicks(pid int) uint64 {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	return parseStat(b).start
 }
 
 // sendHangup sends the signals that the kernel sends when a terminal is closed: SIGHUP to the

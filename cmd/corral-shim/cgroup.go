@@ -1,11 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/proc"
 )
 
 // cgroupFiles are files of the scope's control group, opened before the agent can use up all
@@ -15,60 +16,44 @@ type cgroupFiles struct {
 	killedBefore         uint64
 }
 
-func openCgroupFiles() cgroupFiles {
+// openCgroupFiles opens the files of a control group, none if the group is "". A hybrid machine has
+// no counters: there the memory controller is not in the version 2 hierarchy.
+func openCgroupFiles(group string) cgroupFiles {
 	c := cgroupFiles{procs: -1, events: -1, limit: -1}
-	b, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
+	root, err := proc.CgroupRoot()
+	if err != nil || group == "" {
 		return c
 	}
-	path := string(parseCgroup(b))
-	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		dir, err := unix.Open(root+path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		if c.procs < 0 {
-			c.procs, _ = unix.Openat(dir, "cgroup.procs", unix.O_RDONLY|unix.O_CLOEXEC, 0) //nolint:forbidigo // the kernel's
-		}
-		c.events, _ = unix.Openat(dir, "memory.events", unix.O_RDONLY|unix.O_CLOEXEC, 0) //nolint:forbidigo // the kernel's
-		c.limit, _ = unix.Openat(dir, "memory.max", unix.O_RDONLY|unix.O_CLOEXEC, 0)     //nolint:forbidigo // the kernel's
-		_ = unix.Close(dir)
-		if c.events >= 0 {
-			break
-		}
+	open := func(name string) int {
+		path := filepath.Join(root, group, name)
+		fd, _ := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) //nolint:forbidigo // the kernel's
+		return fd
 	}
+	c.procs, c.events, c.limit = open("cgroup.procs"), open("memory.events"), open("memory.max")
 	c.killedBefore = c.readKills()
 	return c
 }
 
-// cgroupOf returns the control group of a process, or nil if the process has exited. It reads it
-// into buffer.
-func cgroupOf(pid int32, buffer []byte) []byte {
-	if pid <= 0 {
-		return nil
-	}
+// readProc reads a file of /proc/PID into buffer and returns its content, or nil if the process has
+// exited. It does not allocate.
+func readProc(pid int, name string, buffer []byte) []byte {
 	var path [32]byte
-	fd, e := sysOpen(append(strconv.AppendInt(append(path[:0], "/proc/"...), int64(pid), 10), "/cgroup\x00"...))
+	fd, e := sysOpen(append(append(strconv.AppendInt(append(path[:0], "/proc/"...), int64(pid), 10), name...), 0))
 	if e != 0 {
 		return nil
 	}
 	size, e := sysRead(fd, buffer)
 	_ = unix.Close(fd)
-	if e != 0 || size == 0 {
+	if e != 0 {
 		return nil
 	}
-	return parseCgroup(buffer[:size])
+	return buffer[:size]
 }
 
-// parseCgroup returns the path in the unified hierarchy from the content of /proc/PID/cgroup
-// (cgroups(7)).
-func parseCgroup(text []byte) []byte {
-	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
-		if path, ok := bytes.CutPrefix(line, []byte("0::")); ok {
-			return path
-		}
-	}
-	return []byte("/")
+// cgroupOf returns the control group of a process, or nil if the process has exited. It reads it
+// into buffer.
+func cgroupOf(pid int32, buffer []byte) []byte {
+	return proc.ParseCgroup(readProc(int(pid), "/cgroup", buffer))
 }
 
 // kills returns how many of the scope's processes the kernel's OOM killer has killed since the shim
@@ -80,20 +65,16 @@ func (c *cgroupFiles) kills() uint64 {
 	return 0
 }
 
-func (c *cgroupFiles) readKills() uint64 { return parseOOMKills(readAt(c.events)) }
-
-// parseOOMKills returns the number of kills from the content of memory.events.
-func parseOOMKills(events []byte) uint64 {
-	for line := range bytes.Lines(events) {
-		if v, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
-			return parseDecimal(v)
-		}
-	}
-	return 0
+func (c *cgroupFiles) readKills() uint64 {
+	n, _ := proc.FlatKeyed(readAt(c.events), "oom_kill")
+	return n
 }
 
 // max returns the scope's memory limit in bytes, or 0 if there is none.
-func (c *cgroupFiles) max() uint64 { return parseDecimal(readAt(c.limit)) }
+func (c *cgroupFiles) max() uint64 {
+	n, _ := proc.ParseNumber(readAt(c.limit))
+	return n
+}
 
 func readAt(fd int) []byte {
 	if fd < 0 {
@@ -105,10 +86,4 @@ func readAt(fd int) []byte {
 		return nil
 	}
 	return b[:n]
-}
-
-// parseDecimal returns the number in b, or 0 if b is not a number ("max").
-func parseDecimal(b []byte) uint64 {
-	n, _ := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 64)
-	return n
 }

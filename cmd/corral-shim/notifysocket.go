@@ -31,17 +31,13 @@ type notifier struct {
 	activity, reason, status string // as last reported
 }
 
-// listenNotify creates the socket at path.
-func listenNotify(path string) (notifier, error) {
-	n := notifier{path: path}
+// listenNotify creates the socket at path, for senders in the control group.
+func listenNotify(path string, cgroup []byte) (notifier, error) {
+	n := notifier{path: path, cgroup: cgroup}
 	if len(path) > maxNotifyPath {
 		return n, &os.PathError{Op: "bind", Path: path, Err: unix.ENAMETOOLONG}
 	}
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return n, err
-	}
-	n.cgroup = parseCgroup(text)
+	var err error
 	if n.fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
 		return n, os.NewSyscallError("socket", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -200,9 +201,9 @@ func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
 
 // A program may send a notification each second for days.
 func TestNotifySocket_DoesNotAllocate(t *testing.T) {
-	text, err := os.ReadFile("/proc/self/cgroup")
+	group, err := proc.Cgroup(os.Getpid())
 	require.NoError(t, err)
-	n := &notifier{cgroup: parseCgroup(text)}
+	n := &notifier{cgroup: []byte(group)}
 	pid, datagram := int32(os.Getpid()), []byte("READY=1\nWATCHDOG=1\nX_CORRAL_ACTIVITY=working\n")
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		if !n.hasMember(pid) || parseNotification(datagram).activity != "working" {

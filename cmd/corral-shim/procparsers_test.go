@@ -1,7 +1,7 @@
 package main
 
 import (
-	"strconv"
+	"os"
 	"strings"
 	"testing"
 
@@ -9,17 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProcParsers_ExtractFields covers the parsers of files in /proc and in control groups.
+// TestIsRunning_DoesNotAllocate: it is called every few milliseconds while a text is delivered.
+func TestIsRunning_DoesNotAllocate(t *testing.T) {
+	const otherGroup = -1
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if isRunning(os.Getpid(), otherGroup) || isRunning(1<<22+1, 0) {
+			t.Error("another process group, or no process")
+		}
+	}))
+}
+
+// TestProcParsers_ExtractFields covers the parsers of files in /proc.
 func TestProcParsers_ExtractFields(t *testing.T) {
-	assert.Equal(t, "/a/b.scope", string(parseCgroup([]byte("1:name=systemd:/x\n0::/a/b.scope\n"))))
-	assert.Equal(t, "/", string(parseCgroup([]byte("1:name=systemd:/x\n"))))
-	assert.Equal(t, uint64(7), parseOOMKills([]byte("low 0\noom 3\noom_kill 7\noom_group_kill 1\n")))
-	assert.Zero(t, parseOOMKills(nil))
-	assert.Equal(t, processStat{state: 'S', group: 22, start: 4711},
-		parseStat([]byte("1 (a) b) S 1 22 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0")))
-	assert.Zero(t, parseStat([]byte("1 (a) R 1 22 1 0 -1\n")))
-	stat := []byte("1 (a) R 1 22 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0")
-	assert.Zero(t, testing.AllocsPerRun(10, func() { _ = parseStat(stat) }))
 	from, to, ok := readOnlyPages("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x", "/usr/x")
 	assert.True(t, ok)
 	assert.Equal(t, []uint64{0x400000, 0xa00000}, []uint64{from, to})
@@ -46,23 +47,6 @@ func TestFilePages_ExcludesRelocatedPages(t *testing.T) {
 	assert.Equal(t, []uint64{0x400000, 0xa00000, 0xd00000, 0xe00000}, got)
 }
 
-// FuzzCgroupTexts checks that a path is the rest of a whole line, and that a number is present in
-// the input.
-func FuzzCgroupTexts(f *testing.F) {
-	for _, seed := range []string{"0::/a/b.scope\n", "1:name=systemd:/x\n0::/\n", "low 0\noom_kill 7\n", "max\n"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		path := string(parseCgroup([]byte(text)))
-		require.NotContains(t, path, "\n")
-		require.True(t, path == "/" || strings.Contains(text, "0::"+path))
-		if parseOOMKills([]byte(text)) > 0 {
-			require.Contains(t, text, "oom_kill ")
-		}
-		_ = parseDecimal([]byte(text))
-	})
-}
-
 // FuzzReadOnlyPages checks that mappings that are writable, or of another file, are rejected.
 func FuzzReadOnlyPages(f *testing.F) {
 	f.Add("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x", "/usr/x")
@@ -80,17 +64,12 @@ func FuzzReadOnlyPages(f *testing.F) {
 	})
 }
 
-// FuzzProcessTexts checks that a value of $TMUX is accepted only if it has all three parts.
-func FuzzProcessTexts(f *testing.F) {
-	for _, seed := range []string{
-		"1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0", "/run/user/1000/a,b/tmux,42,0", ",,",
-	} {
+// FuzzParseTMUX checks that a value of $TMUX is accepted only if it has all three parts.
+func FuzzParseTMUX(f *testing.F) {
+	for _, seed := range []string{"/run/user/1000/a,b/tmux,42,0", ",,"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if stat := parseStat([]byte(text)); stat.start != 0 {
-			require.Contains(t, text, strconv.FormatUint(stat.start, 10))
-		}
 		if socket, pid, ok := parseTMUX(text); ok {
 			require.Greater(t, pid, 1)
 			require.True(t, strings.HasPrefix(text, socket+","))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"runtime"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/shimwire"
 )
@@ -90,7 +90,8 @@ func runAgent(path string) int {
 	if spec.IdleAfter <= 0 {
 		spec.IdleAfter = defaultIdleAfter
 	}
-	s := &shim{spec: spec, bootID: bootID(), masterWritable: true}
+	s := &shim{spec: spec, masterWritable: true}
+	s.bootID, _ = proc.BootID()
 	s.scanner.init(s.handleOSC, s.resetProgramStatus)
 	if s.exitRecord, err = prepareExitRecord(&spec); err != nil {
 		printError("cannot prepare the exit status: " + err.Error())
@@ -118,12 +119,6 @@ func readSpec(path string) (shimwire.Spec, error) {
 	return shimwire.ParseSpec(b)
 }
 
-// bootID returns the kernel's ID of this boot, or "" if it cannot be read.
-func bootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return string(bytes.TrimSpace(b))
-}
-
 // prepare allocates everything that the shim needs while the agent runs.
 func (s *shim) prepare() error {
 	// The agent must not inherit descriptors that the shim has inherited.
@@ -135,10 +130,8 @@ func (s *shim) prepare() error {
 	if s.log, err = openLog(s.spec.StateDir, s.spec.LogMax); err != nil {
 		return err
 	}
-	if text, err := os.ReadFile("/proc/self/cgroup"); err == nil {
-		s.cgroup = parseCgroup(text)
-	}
-	s.scope = openCgroupFiles()
+	group, _ := proc.Cgroup(os.Getpid())
+	s.cgroup, s.scope = []byte(group), openCgroupFiles(group)
 	s.pane = openPane(0)
 	mode := s.pane.mode
 	if !s.pane.isOpen() {
@@ -155,7 +148,7 @@ func (s *shim) prepare() error {
 		return err
 	}
 	if s.spec.Notify != "" {
-		if s.notifier, err = listenNotify(s.spec.Notify); err != nil {
+		if s.notifier, err = listenNotify(s.spec.Notify, s.cgroup); err != nil {
 			return err
 		}
 		s.spec.Env = s.notifier.environment(s.spec.Env)

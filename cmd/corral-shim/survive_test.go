@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/testbed"
 )
@@ -115,7 +116,9 @@ func TestShim_ReportsActivity(t *testing.T) {
 	hello := d.hello
 	assert.Equal(t, "run-1", hello.RunID)
 	assert.Equal(t, s.cmd.Process.Pid, hello.ShimPID)
-	assert.Equal(t, startTicks(hello.AgentPID), hello.AgentStart)
+	status, err := proc.Stat(hello.AgentPID)
+	require.NoError(t, err)
+	assert.Equal(t, status.Start, hello.AgentStart)
 	assert.NotZero(t, hello.AgentStart)
 	assert.True(t, hello.Pane)
 	assert.False(t, hello.Idle)
@@ -140,7 +143,7 @@ func TestShim_ReportsActivity(t *testing.T) {
 	}
 	s.typeKeys("\n")
 	require.Equal(t, 0, s.wait())
-	_, err := late.receive()
+	_, err = late.receive()
 	assert.ErrorIs(t, err, errClosed)
 }
 

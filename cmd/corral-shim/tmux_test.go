@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -127,7 +128,7 @@ func waitForExit(t *testing.T, pid int) {
 // cleanup kills the remaining processes of a session at the end of its test.
 func (d *daemon) cleanup() {
 	for _, pid := range []int{d.hello.AgentPID, d.hello.ShimPID} {
-		if startTicks(pid) != 0 {
+		if _, err := proc.Stat(pid); err == nil {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}

@@ -214,9 +214,13 @@ func (o *object) readOnDemand(iface string, names ...string) (properties, error)
 	if !slices.ContainsFunc(names, isCounter) {
 		return p, nil
 	}
-	for name, n := range s.sup.Usage(n) {
-		if _, wanted := p[name]; wanted {
-			p[name] = n
+	if u, exists := s.sup.Usage(n); exists {
+		for name, n := range map[string]uint64{
+			"CPUUsageNSec": u.CPUTime, "MemoryCurrent": u.Memory, "MemoryPeak": u.MemoryPeak, "TasksCurrent": u.Tasks,
+		} {
+			if _, wanted := p[name]; wanted {
+				p[name] = n
+			}
 		}
 	}
 	return p, nil

@@ -25,6 +25,7 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/environments"
@@ -66,10 +67,10 @@ func (fakeSystem) Reap(int) {}
 
 func (fakeSystem) OpenPidfd(session.Process) (int, bool) { return -1, false }
 
-func (fakeSystem) StaysPopulated(string) bool     { return true }
-func (fakeSystem) IsFrozen(string) bool           { return false }
-func (fakeSystem) EventsFile(string) string       { return "/none" }
-func (fakeSystem) Usage(string) map[string]uint64 { return map[string]uint64{"TasksCurrent": 3} }
+func (fakeSystem) StaysPopulated(string) bool      { return true }
+func (fakeSystem) IsFrozen(string) bool            { return false }
+func (fakeSystem) EventsFile(string) string        { return "/none" }
+func (fakeSystem) Usage(string) (proc.Usage, bool) { return proc.Usage{Tasks: 3}, true }
 
 func (fakeSystem) AttachCommand(context.Context, supervisor.Target) ([]string, error) {
 	return nil, errors.New("no tmux")

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,82 +21,52 @@ func Cgroup(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, err := parseCgroup(b)
-	if err != nil {
-		return "", fmt.Errorf("cannot find the control group of process %d: %w", pid, err)
+	path := ParseCgroup(b)
+	if path == nil {
+		return "", fmt.Errorf("cannot find the control group of process %d: it is not in a version 2 hierarchy", pid)
 	}
-	return path, nil
+	return string(path), nil
 }
 
-// parseCgroup returns the path of the line "0::PATH" of cgroups(7).
-func parseCgroup(b []byte) (string, error) {
-	for line := range bytes.Lines(b) {
-		path, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "0::")
-		if ok && strings.HasPrefix(path, "/") {
-			return strings.TrimSuffix(path, " (deleted)"), nil
+// ParseCgroup returns the control group in the version 2 hierarchy from the content of
+// /proc/PID/cgroup (cgroups(7)), or nil if there is none. The result is a part of b. ParseCgroup
+// does not allocate.
+func ParseCgroup(b []byte) []byte {
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte("\n"))
+		path, ok := bytes.CutPrefix(line, []byte("0::"))
+		if ok && bytes.HasPrefix(path, []byte("/")) {
+			return bytes.TrimSuffix(path, []byte(" (deleted)"))
 		}
 	}
-	return "", errors.New("it is not in a version 2 hierarchy")
+	return nil
 }
 
-// cgroupRoot caches the mount point, which does not change while a process lives. Errors are not
-// cached.
-var cgroupRoot atomic.Pointer[string]
-
-// CgroupRoot returns the mount point of the version 2 hierarchy: /sys/fs/cgroup, or
-// /sys/fs/cgroup/unified on a hybrid machine.
+// CgroupRoot returns the mount point of the version 2 hierarchy, which is one of the two that
+// systemd uses: /sys/fs/cgroup, or /sys/fs/cgroup/unified on a hybrid machine.
 func CgroupRoot() (string, error) {
-	if root := cgroupRoot.Load(); root != nil {
-		return *root, nil
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		var fs unix.Statfs_t
+		if unix.Statfs(root, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC {
+			return root, nil
+		}
 	}
-	b, err := ReadFile("/proc/self/mountinfo")
+	return "", errors.New("cannot find the cgroup mount point: no version 2 hierarchy is mounted")
+}
+
+// groupDir returns the directory of a control group. The empty name is an error: joined to the
+// mount point, it would denote the root of the hierarchy.
+func groupDir(cgroupPath string) (string, error) {
+	root, err := CgroupRoot()
 	if err != nil {
-		return "", fmt.Errorf("cannot find the cgroup mount point: %w", err)
+		return "", err
 	}
-	root, ok := parseMountinfo(b)
-	if !ok {
-		return "", errors.New("cannot find the cgroup mount point: no version 2 hierarchy is mounted")
+	if cgroupPath == "" {
+		return "", fmt.Errorf("cannot find a control group without a name: %w", os.ErrNotExist)
 	}
-	cgroupRoot.Store(&root)
-	return root, nil
-}
-
-// parseMountinfo returns the mount point of a cgroup2 file system in proc_pid_mountinfo(5),
-// preferably one of the usual mount points.
-func parseMountinfo(b []byte) (string, bool) {
-	var found []string
-	for line := range bytes.Lines(b) {
-		mount, fs, ok := strings.Cut(string(line), " - ")
-		fields, fsFields := strings.Fields(mount), strings.Fields(fs)
-		if ok && len(fields) >= 6 && len(fsFields) >= 1 && fsFields[0] == "cgroup2" {
-			found = append(found, unescapeMount(fields[4]))
-		}
-	}
-	for _, usual := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		if slices.Contains(found, usual) {
-			return usual, true
-		}
-	}
-	if len(found) == 0 {
-		return "", false
-	}
-	return found[0], true
-}
-
-// unescapeMount decodes the kernel's octal escapes in mountinfo, such as \040 for a space.
-func unescapeMount(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+4 <= len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	// filepath.Clean of an absolute path removes every "..", so that the result is in the hierarchy.
+	return filepath.Join(root, filepath.Clean("/"+cgroupPath)), nil
 }
 
 // Processes returns the sorted IDs of all processes in a control group and the groups below it,
@@ -107,15 +75,11 @@ func unescapeMount(s string) string {
 // if the group does not exist, or if the path is empty, which does not mean the root of the
 // hierarchy.
 func Processes(cgroupPath string) ([]int, error) {
-	root, err := CgroupRoot()
+	dir, err := groupDir(cgroupPath)
 	if err != nil {
 		return nil, err
 	}
-	if cgroupPath == "" {
-		return nil, fmt.Errorf("cannot list the processes of a control group without a name: %w", os.ErrNotExist)
-	}
-	// filepath.Clean of an absolute path removes every "..", so that the result is in the hierarchy.
-	pids, err := processesBelow(filepath.Join(root, filepath.Clean("/"+cgroupPath)))
+	pids, err := processesBelow(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the processes of control group %q: %w", cgroupPath, err)
 	}
@@ -191,10 +155,11 @@ func Frozen(cgroupPath string) (frozen, above bool) {
 // IsPopulated reports whether a control group or one below it has processes other than zombies. It
 // returns false if the group does not exist. See cgroup.events in the kernel's cgroup-v2 document.
 func IsPopulated(cgroupPath string) bool {
-	root, err := CgroupRoot()
-	if err != nil || cgroupPath == "" {
+	dir, err := groupDir(cgroupPath)
+	if err != nil {
 		return false
 	}
-	events, err := ReadFile(filepath.Join(root, filepath.Clean("/"+cgroupPath), "cgroup.events"))
-	return err == nil && bytes.Contains(events, []byte("populated 1"))
+	events, _ := ReadFile(filepath.Join(dir, "cgroup.events"))
+	populated, _ := FlatKeyed(events, "populated")
+	return populated == 1
 }

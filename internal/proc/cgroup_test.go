@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -51,6 +52,9 @@ func TestCgroupRoot_IsHierarchy(t *testing.T) {
 	root, err := CgroupRoot()
 	require.NoError(t, err)
 	assert.FileExists(t, filepath.Join(root, "cgroup.procs"))
+	mounts, err := ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	assert.Regexp(t, " "+root+" [^\n]* - cgroup2 ", string(mounts))
 }
 
 func TestProcesses_IncludesGroupsBelow(t *testing.T) {
@@ -78,46 +82,21 @@ func TestParseCgroup(t *testing.T) {
 		"nothing":                     {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path, err := parseCgroup([]byte(c.text))
-			assert.Equal(t, c.want, path)
-			assert.Equal(t, c.want == "", err != nil)
-		})
-	}
-}
-
-func TestParseMountinfo(t *testing.T) {
-	const (
-		tmpfs   = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
-		memory  = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-		hybrid  = "41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 master:1 - cgroup2 cgroup2 rw\n"
-		unified = "31 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
-		odd     = "50 23 0:26 / /mnt/my\\040groups rw - cgroup2 none rw\n"
-	)
-	for name, c := range map[string]struct{ text, want string }{
-		"unified":                     {unified, "/sys/fs/cgroup"},
-		"hybrid":                      {tmpfs + memory + hybrid, "/sys/fs/cgroup/unified"},
-		"version 1 alone":             {tmpfs + memory, ""},
-		"elsewhere, with a space":     {odd, "/mnt/my groups"},
-		"the usual place comes first": {odd + unified, "/sys/fs/cgroup"},
-		"lines that are cut off":      {"41 31 - cgroup2\n - cgroup2\n\n", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root, ok := parseMountinfo([]byte(c.text))
-			assert.Equal(t, c.want, root)
-			assert.Equal(t, c.want != "", ok)
+			path := ParseCgroup([]byte(c.text))
+			assert.Equal(t, c.want, string(path))
+			assert.Equal(t, c.want == "", path == nil)
 		})
 	}
 }
 
 func FuzzParseCgroupFiles(f *testing.F) {
 	f.Add([]byte("9:name=systemd:/x\n0::/z\n"))
-	f.Add([]byte("50 23 0:26 / /mnt/my\\040groups rw - cgroup2 none rw\n"))
 	f.Add([]byte("1\n0\n22\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if path, err := parseCgroup(b); err == nil && path[0] != '/' {
+		path := ParseCgroup(b)
+		if path != nil && (path[0] != '/' || bytes.Contains(path, []byte("\n")) || !bytes.Contains(b, path)) {
 			t.Fatalf("%q is not a path", path)
 		}
-		_, _ = parseMountinfo(b)
 		if pids, err := parseProcs(b); err == nil {
 			for _, pid := range pids {
 				if pid < 1 {

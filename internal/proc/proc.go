@@ -41,43 +41,53 @@ func Stat(pid int) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	s, err := parseStat(b)
+	s, comm, err := ParseStat(b)
 	if err != nil {
 		return Status{}, fmt.Errorf("cannot read the status of process %d: %w", pid, err)
 	}
+	s.Comm = string(comm)
 	return s, nil
 }
 
-// parseStat parses a line "PID (COMM) STATE PPID PGRP SESSION …". A process chooses its own COMM,
-// which may contain parentheses, spaces and newlines, so the fields are counted from the last
-// closing parenthesis: no later field can contain one.
-func parseStat(b []byte) (Status, error) {
+var (
+	errNoName   = errors.New("its stat has no name in parentheses")
+	errTooShort = errors.New("its stat is too short")
+)
+
+// ParseStat parses the content of /proc/PID/stat, "PID (COMM) STATE PPID PGRP SESSION …". It
+// returns the name, a part of b, instead of setting Comm, so that it does not allocate.
+func ParseStat(b []byte) (s Status, comm []byte, err error) {
+	// A process chooses its own name, which may contain parentheses, spaces and newlines. So the
+	// fields are counted from the last closing parenthesis: no later field can contain one.
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
-		return Status{}, errors.New("its stat has no name in parentheses")
+		return Status{}, nil, errNoName
 	}
-	const stateField, startField = 3, 22 // numbers in proc_pid_stat(5)
-	fields := bytes.Fields(b[end+1:])
-	if len(fields) <= startField-stateField || len(fields[0]) != 1 {
-		return Status{}, errors.New("its stat is too short")
-	}
-	s := Status{Comm: string(b[open+1 : end]), State: fields[0][0]}
-	for _, f := range []struct {
-		to   *int
-		from []byte
-	}{{&s.PID, bytes.TrimSpace(b[:open])}, {&s.Parent, fields[1]}, {&s.Group, fields[2]}, {&s.Session, fields[3]}} {
-		n, err := strconv.Atoi(string(f.from))
-		if err != nil {
-			return Status{}, fmt.Errorf("invalid number %q in its stat", f.from)
+	number := bytes.TrimSpace(b[:open])
+	s.PID, err = strconv.Atoi(string(number))
+	rest := bytes.TrimSpace(b[end+1:])
+	for field := 3; field <= 22 && err == nil; field++ { // numbered as in proc_pid_stat(5)
+		if len(rest) == 0 {
+			return Status{}, nil, errTooShort
 		}
-		*f.to = n
+		number, rest, _ = bytes.Cut(rest, []byte(" "))
+		switch field {
+		case 3:
+			s.State = number[0]
+		case 4:
+			s.Parent, err = strconv.Atoi(string(number))
+		case 5:
+			s.Group, err = strconv.Atoi(string(number))
+		case 6:
+			s.Session, err = strconv.Atoi(string(number))
+		case 22:
+			s.Start, err = strconv.ParseUint(string(number), 10, 64)
+		}
 	}
-	start, err := strconv.ParseUint(string(fields[startField-stateField]), 10, 64)
 	if err != nil {
-		return Status{}, fmt.Errorf("invalid start time %q in its stat", fields[startField-stateField])
+		return Status{}, nil, fmt.Errorf("invalid number %q in its stat", string(number))
 	}
-	s.Start = start
-	return s, nil
+	return s, b[open+1 : end], nil
 }
 
 // IgnoresSignal reports whether the process ignores the signal. It returns false if the process

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -82,7 +83,8 @@ func TestParseStat(t *testing.T) {
 		"a negative start time":      {"12 (cat) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 -3 6", Status{}, `"-3"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := parseStat([]byte(c.line))
+			s, comm, err := ParseStat([]byte(c.line))
+			s.Comm = string(comm)
 			if c.err != "" {
 				assert.ErrorContains(t, err, c.err)
 				return
@@ -91,6 +93,23 @@ func TestParseStat(t *testing.T) {
 			assert.Equal(t, c.want, s)
 		})
 	}
+}
+
+// TestParsers_DoNotAllocate: the shim uses them while it runs, with buffers on its stack.
+func TestParsers_DoNotAllocate(t *testing.T) {
+	const (
+		stat   = "12 (cat) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 6 7 8\n"
+		groups = "4:memory:/y\n0::/z\n"
+		events = "low 0\noom 3\noom_kill 7\n"
+	)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		var buffer [512]byte
+		s, comm, err := ParseStat(buffer[:copy(buffer[:], stat)])
+		require.True(t, err == nil && s.Group == 8 && len(comm) == 3)
+		require.True(t, string(ParseCgroup(buffer[:copy(buffer[:], groups)])) == "/z")
+		kills, ok := FlatKeyed(buffer[:copy(buffer[:], events)], "oom_kill")
+		require.True(t, ok && kills == 7)
+	}))
 }
 
 func TestIgnoresSignal(t *testing.T) {
@@ -172,14 +191,15 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("1 () Z"))
 	f.Add([]byte(")("))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := parseStat(b)
+		s, comm, err := ParseStat(b)
 		if err != nil {
 			return
 		}
 		line := fmt.Sprintf("%d (%s) %c %d %d %d 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %d",
-			s.PID, s.Comm, s.State, s.Parent, s.Group, s.Session, s.Start)
-		again, err := parseStat([]byte(line))
-		if s.State > ' ' && s.State < 0x7f && s.State != ')' && (err != nil || again != s) {
+			s.PID, comm, s.State, s.Parent, s.Group, s.Session, s.Start)
+		again, name, err := ParseStat([]byte(line))
+		same := err == nil && again == s && bytes.Equal(name, comm)
+		if s.State > ' ' && s.State < 0x7f && s.State != ')' && !same {
 			t.Fatalf("%+v became %+v (%v)", s, again, err)
 		}
 	})

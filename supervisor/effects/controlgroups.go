@@ -3,11 +3,8 @@ package effects
 import (
 	"errors"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +34,8 @@ func (c controlGroups) StaysPopulated(group string) bool {
 	text := make([]byte, 256)
 	for deadline := time.Now().Add(dyingTime); ; {
 		n, err := events.ReadAt(text, 0)
-		if !strings.Contains(string(text[:n]), "populated 1") || err != nil && !errors.Is(err, io.EOF) {
+		populated, _ := proc.FlatKeyed(text[:n], "populated")
+		if populated == 0 || err != nil && !errors.Is(err, io.EOF) {
 			return false
 		}
 		left := time.Until(deadline)
@@ -57,53 +55,8 @@ func (controlGroups) IsFrozen(group string) bool {
 // EventsFile implements supervisor.ControlGroups.
 func (c controlGroups) EventsFile(group string) string { return c.file(group, "cgroup.events") }
 
-// usageFiles maps D-Bus properties to the files of the control group that contain their values.
-var usageFiles = map[string]string{
-	"MemoryCurrent": "memory.current",
-	"MemoryPeak":    "memory.peak",
-	"TasksCurrent":  "pids.current",
-}
-
-// Usage implements supervisor.ControlGroups. A controller that is not delegated to the user's
-// systemd has no files.
-func (c controlGroups) Usage(group string) map[string]uint64 {
-	usage := map[string]uint64{}
-	for property, name := range usageFiles {
-		if n, err := readNumber(c.file(group, name)); err == nil {
-			usage[property] = n
-		}
-	}
-	if _, ok := usage["TasksCurrent"]; !ok {
-		if pids, err := proc.Processes(group); err == nil {
-			usage["TasksCurrent"] = uint64(len(pids))
-		}
-	}
-	stat, _ := proc.ReadFile(c.file(group, "cpu.stat"))
-	if n, ok := cpuUsage(string(stat)); ok {
-		usage["CPUUsageNSec"] = n
-	}
-	return usage
-}
-
-// readNumber reads the number that a file of the kernel contains.
-func readNumber(path string) (uint64, error) {
-	b, err := proc.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-}
-
-// cpuUsage returns the CPU time in the content of cpu.stat, in nanoseconds.
-func cpuUsage(stat string) (uint64, bool) {
-	for line := range strings.SplitSeq(stat, "\n") {
-		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
-			n, err := strconv.ParseUint(v, 10, 64)
-			return n * 1000, err == nil && n <= math.MaxUint64/1000
-		}
-	}
-	return 0, false
-}
+// Usage implements supervisor.ControlGroups.
+func (controlGroups) Usage(group string) (proc.Usage, bool) { return proc.ReadUsage(group) }
 
 // write writes to a file of a control group.
 func (c controlGroups) write(group, name, text string) error {

@@ -47,7 +47,8 @@ func TestTarget_WithoutControlGroupIsNotTheRootGroup(t *testing.T) {
 	assert.False(t, groups.IsPopulated(""))
 	assert.False(t, groups.IsFrozen(""))
 	assert.Empty(t, groups.EventsFile(""))
-	assert.Empty(t, groups.Usage(""))
+	_, exists := groups.Usage("")
+	assert.False(t, exists)
 	err = x.rejoin(t.Context(), run, supervisor.Plan{ID: "shop"}, nil)
 	require.ErrorContains(t, err, "cannot join the existing scope")
 	for name, text := range files {

@@ -1,6 +1,10 @@
 package main
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
 
 // peerKind is what a process that connects to the socket is permitted to do, according to its
 // control group. This prevents agents of other sessions, and sandboxed agents, from typing into
@@ -21,7 +25,7 @@ func (k peerKind) canType() bool { return k == daemonPeer || k == anyPeer }
 
 // classifyConnection returns what the process at the other end of a connection is permitted to do.
 func (s *shim) classifyConnection(fd int) peerKind {
-	if sessionScope(s.cgroup) == nil {
+	if shimwire.SessionScope(s.cgroup) == nil {
 		return anyPeer
 	}
 	pid, e := sysPeer(fd)
@@ -35,7 +39,7 @@ func (s *shim) classifyConnection(fd int) peerKind {
 // group, which is in a session scope. A scope that contains both does not make the peer foreign:
 // Corral may run with a systemd of its own inside one of its own sessions.
 func classifyPeer(own, peer []byte) peerKind {
-	scope := sessionScope(own)
+	scope := shimwire.SessionScope(own)
 	switch below, is := bytes.CutPrefix(peer, scope); {
 	case len(peer) == 0:
 		return foreignPeer
@@ -51,22 +55,10 @@ func classifyPeer(own, peer []byte) peerKind {
 			common = i
 		}
 	}
-	if sessionScope(peer[common:]) != nil {
+	if shimwire.SessionScope(peer[common:]) != nil {
 		return foreignPeer
 	}
 	return daemonPeer
-}
-
-// sessionScope returns the prefix of a control group's path up to the innermost session scope, or
-// nil if there is none.
-func sessionScope(path []byte) []byte {
-	for end := len(path); end > 0; end = bytes.LastIndexByte(path[:end], '/') {
-		name := path[bytes.LastIndexByte(path[:end], '/')+1 : end]
-		if bytes.HasPrefix(name, []byte("app-corral-")) && bytes.HasSuffix(name, []byte(".scope")) {
-			return path[:end]
-		}
-	}
-	return nil
 }
 
 // limitOwnConnections keeps slots free for the daemon: from the session's own scope it keeps only

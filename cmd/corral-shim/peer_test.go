@@ -42,7 +42,4 @@ func TestPeer_IsKnownByItsControlGroup(t *testing.T) {
 	} {
 		assert.Equal(t, row.want, classifyPeer([]byte(row.own), []byte(row.peer)), row.name)
 	}
-	for _, path := range []string{"", "/", user + "/session.slice/corrald.service", "/app-corral-x.scope.d"} {
-		assert.Nil(t, sessionScope([]byte(path)), "no session's scope: %q", path)
-	}
 }

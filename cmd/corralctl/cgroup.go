@@ -1,20 +1,10 @@
 package main
 
 import (
-	"io/fs"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
-
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 )
-
-// cgroupRoots are the mount points of the unified control group hierarchy: alone, or beside the
-// hierarchies of version 1.
-var cgroupRoots = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
 // process is one process of a control group.
 type process struct {
@@ -38,51 +28,18 @@ func (p process) command() string {
 }
 
 // groupProcesses returns the processes in a control group of this machine and in the groups below
-// it, sorted by PID.
+// it, sorted by PID, without those that have exited and without zombies: neither have arguments.
 func groupProcesses(group string) []process {
 	var processes []process
-	for _, root := range cgroupRoots {
-		directory := filepath.Join(root, group)
-		if directory == root {
-			return nil
+	pids, _ := proc.Processes(group) // a group that was removed has no processes
+	for _, pid := range pids {
+		argv, _ := proc.Arguments(pid)
+		for len(argv) > 0 && argv[len(argv)-1] == "" { // as after a program has shortened its title
+			argv = argv[:len(argv)-1]
 		}
-		// A group that is removed while it is read has no processes.
-		_ = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return fs.SkipDir
-			}
-			if !entry.IsDir() {
-				return nil
-			}
-			pids, _ := proc.ReadFile(filepath.Join(path, "cgroup.procs"))
-			for _, text := range strings.Fields(string(pids)) {
-				pid, err := strconv.Atoi(text)
-				if err != nil || pid <= 0 {
-					continue
-				}
-				if p, alive := readProcess(pid); alive {
-					processes = append(processes, p)
-				}
-			}
-			return nil
-		})
-		if processes != nil {
-			break
+		if p, err := proc.Stat(pid); err == nil && len(argv) > 0 {
+			processes = append(processes, process{pid, argv, p.Comm})
 		}
 	}
-	slices.SortFunc(processes, func(a, b process) int { return a.pid - b.pid })
 	return processes
-}
-
-// readProcess reads what a process runs. It returns false for a process that has exited or is a
-// zombie: neither has arguments.
-func readProcess(pid int) (process, bool) {
-	directory := filepath.Join("/proc", strconv.Itoa(pid))
-	name, _ := proc.ReadFile(filepath.Join(directory, "comm"))
-	argv, _ := proc.ReadFile(filepath.Join(directory, "cmdline"))
-	text := strings.TrimRight(string(argv), "\x00")
-	if text == "" {
-		return process{}, false
-	}
-	return process{pid: pid, argv: strings.Split(text, "\x00"), name: strings.TrimSuffix(string(name), "\n")}, true
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/shimwire"
 )
 
 // Agents wait for their hooks, so these limits keep report short, even if the bus or corrald hangs.
@@ -116,23 +117,13 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 // or was started by a session and has left its scope. In the second case corrald decides. No other
 // process connects to the bus.
 func isFromSession() bool {
-	group, err := proc.ReadFile("/proc/self/cgroup")
-	return err == nil && isInSession(string(group)) || os.Getenv(sessionVariable) != ""
+	group, _ := proc.Cgroup(os.Getpid())
+	return shimwire.SessionScope([]byte(group)) != nil || os.Getenv(sessionVariable) != ""
 }
 
 // sessionVariable is the environment variable with the session's id, in the agent and all that it
 // starts.
 const sessionVariable = "CORRAL_SESSION"
-
-// isInSession returns whether group, the content of /proc/PID/cgroup, names a session's scope.
-func isInSession(group string) bool {
-	for part := range strings.FieldsFuncSeq(group, func(r rune) bool { return r == '/' || r == '\n' }) {
-		if strings.HasPrefix(part, "app-corral-") && strings.HasSuffix(part, ".scope") {
-			return true
-		}
-	}
-	return false
-}
 
 // reportActivity sends a report to corrald. It ignores that corrald is not running or too slow,
 // because the agent could not do anything about it. If conversation is not "", the report is sent

@@ -83,7 +83,6 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 		Create: func(ctx context.Context, spec top.NewSession) (string, error) {
 			return c.createFromForm(ctx, bus, spec)
 		},
-		CountLeftovers: func(group string) int { return countLeftovers(client.Session{ControlGroup: group}) },
 		ErrorText: func(doing, id string, err error) string {
 			return c.cannot(doing, id, err).message
 		},

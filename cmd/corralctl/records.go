@@ -33,7 +33,7 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	f := c.cannot(doing, "", err)
 	f.code = exitUnreachable
 	f.message = c.unreachableReason(err) + ": this is what was saved"
-	return sessionList{sessions: sessions, leftovers: countLeftovers, unreachable: f}, nil
+	return sessionList{sessions: sessions, leftovers: c.leftovers, unreachable: f}, nil
 }
 
 // savedSessions reads the records of the sessions from disk. Unknown is the state of those that

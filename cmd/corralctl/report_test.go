@@ -86,20 +86,6 @@ func TestReport_DrainsALargePayload(t *testing.T) {
 	require.NoError(t, <-wrote)
 }
 
-func TestIsInSession_RecognizesSessionScopes(t *testing.T) {
-	const slice = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-corral.slice/"
-	for group, want := range map[string]bool{
-		slice + "app-corral-claude-shop.scope\n":                                  true,
-		slice + "app-corral-claude-shop.scope/inner\n":                            true,
-		"1:name=systemd:/\n0::/app.slice/app-corral.slice/app-corral-x-y.scope\n": true,
-		"0::/user.slice/user-1000.slice/session-2.scope\n":                        false,
-		"0::/user.slice/user@1000.service/session.slice/corrald.service\n":        false,
-		"": false,
-	} {
-		assert.Equal(t, want, isInSession(group), group)
-	}
-}
-
 // TestReport_StartsFast measures what every verb costs before it does anything; hooks cost it at
 // every turn of an agent. It takes the fastest of several runs, in processor time.
 func TestReport_StartsFast(t *testing.T) {

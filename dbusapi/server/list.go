@@ -8,7 +8,6 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
-	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
@@ -49,7 +48,7 @@ func rowEx(n *supervisor.Snapshot, now time.Time) dbusapi.SessionRowEx {
 		row.ActiveSince = usec(n.IdleSince)
 	}
 	if !n.AgentAlive {
-		row.Leftovers = leftovers(n.ControlGroup)
+		row.Leftovers = uint32(shimwire.CountLeftovers(n.ControlGroup))
 	}
 	return row
 }
@@ -97,24 +96,4 @@ func extraFacts(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 		add("AgentAlive", true)
 	}
 	return more
-}
-
-// leftovers returns the number of processes in a control group, without the shim and tmux.
-func leftovers(group string) uint32 {
-	if group == "" {
-		return 0
-	}
-	pids, err := proc.Processes(group)
-	if err != nil {
-		return 0 // the group was removed, so it contains no process
-	}
-	n := uint32(0)
-	for _, pid := range pids {
-		arguments := func() []string { args, _ := proc.Arguments(pid); return args }
-		p, err := proc.Stat(pid)
-		if err == nil && p.State != 'Z' && !shimwire.IsInfrastructure(p.Comm, arguments) {
-			n++
-		}
-	}
-	return n
 }

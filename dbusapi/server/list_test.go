@@ -12,6 +12,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -150,19 +151,19 @@ func TestAttentionRequested_IsSentForUnacknowledgedRequests(t *testing.T) {
 func TestLeftovers_ExcludeShimAndTmux(t *testing.T) {
 	group, err := proc.Cgroup(os.Getpid())
 	require.NoError(t, err)
-	before := leftovers(group)
+	before := shimwire.CountLeftovers(group)
 	assert.Positive(t, before, "this very process is one")
 	child := exec.Command("sleep", "1000")
 	require.NoError(t, child.Start())
-	assert.Equal(t, before+1, leftovers(group))
+	assert.Equal(t, before+1, shimwire.CountLeftovers(group))
 	require.NoError(t, child.Process.Kill())
 	_ = child.Wait()
-	assert.Equal(t, before, leftovers(group))
-	assert.Zero(t, leftovers(""))
-	assert.Zero(t, leftovers("/no/such.scope"))
+	assert.Equal(t, before, shimwire.CountLeftovers(group))
+	assert.Zero(t, shimwire.CountLeftovers(""))
+	assert.Zero(t, shimwire.CountLeftovers("/no/such.scope"))
 	alive := rowEx(&supervisor.Snapshot{ControlGroup: group, AgentAlive: true}, time.UnixMicro(20))
 	assert.Zero(t, alive.Leftovers, "leftovers are counted only after the agent has exited")
-	assert.Equal(t, before, rowEx(&supervisor.Snapshot{ControlGroup: group}, time.UnixMicro(20)).Leftovers)
+	assert.EqualValues(t, before, rowEx(&supervisor.Snapshot{ControlGroup: group}, time.UnixMicro(20)).Leftovers)
 }
 
 func TestRowEx_StateChangeMayPrecedeCreation(t *testing.T) {

@@ -1,6 +1,11 @@
 package shimwire
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+
+	"github.com/corrald/corral/internal/proc"
+)
 
 // TmuxClient is the first argument (argv[0]) of a tmux client that a shim runs. The shim executes
 // tmux as /proc/PID/exe, so the kernel calls the client's process "exe" until the client has set
@@ -17,4 +22,31 @@ func IsInfrastructure(name string, arguments func() []string) bool {
 		return len(args) > 0 && args[0] == TmuxClient
 	}
 	return strings.HasPrefix(name, "tmux: ") || strings.HasPrefix(name, "corral-shim") || name == "utempter"
+}
+
+// SessionScope returns the prefix of a control group's path up to the innermost scope of a session,
+// or nil if there is none. It does not allocate.
+func SessionScope(path []byte) []byte {
+	for end := len(path); end > 0; end = bytes.LastIndexByte(path[:end], '/') {
+		name := path[bytes.LastIndexByte(path[:end], '/')+1 : end]
+		if bytes.HasPrefix(name, []byte("app-corral-")) && bytes.HasSuffix(name, []byte(".scope")) {
+			return path[:end]
+		}
+	}
+	return nil
+}
+
+// CountLeftovers returns the number of processes in the control group of a session whose agent has
+// exited, without zombies and without Corral's own part of the session.
+func CountLeftovers(group string) int {
+	pids, _ := proc.Processes(group) // a group that was removed contains no process
+	n := 0
+	for _, pid := range pids {
+		arguments := func() []string { args, _ := proc.Arguments(pid); return args }
+		p, err := proc.Stat(pid)
+		if err == nil && p.State != 'Z' && !IsInfrastructure(p.Comm, arguments) {
+			n++
+		}
+	}
+	return n
 }

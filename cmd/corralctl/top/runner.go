@@ -46,7 +46,7 @@ func (r *runner) command(e effect) tea.Cmd {
 			if r.Remote {
 				return requestCounters(r.ctx, r.bus, e.of)
 			}
-			return readCounters(e.of, r.CountLeftovers)
+			return readCounters(e.of)
 		}
 	case inspect:
 		return func() tea.Msg {

@@ -34,8 +34,6 @@ type Options struct {
 	ShowCommand func(verb, id string) *exec.Cmd
 	// Create creates a session and starts it.
 	Create func(ctx context.Context, spec NewSession) (id string, err error)
-	// CountLeftovers counts the processes in a control group that are neither shim nor tmux.
-	CountLeftovers func(group string) int
 	// ErrorText returns the message for the user about an operation on a session that has failed.
 	ErrorText func(doing, id string, err error) string
 }

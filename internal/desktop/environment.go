@@ -3,14 +3,13 @@ package desktop
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/godbus/dbus/v5"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/program"
 )
 
 // Environment is the environment of the user manager, which its services inherit, as a list of
@@ -40,19 +39,13 @@ func (e Environment) HasDisplay() bool {
 // LookPath returns the path of a program. It searches the PATH of the user manager, the directory
 // ~/.local/bin, in which people install their own programs, and the usual system directories.
 func (e Environment) LookPath(name string) (string, error) {
-	if filepath.IsAbs(name) {
-		return name, unix.Access(name, unix.X_OK)
-	}
 	path := e.Get("PATH")
 	if home := e.Get("HOME"); home != "" {
 		path += ":" + filepath.Join(home, ".local/bin")
 	}
-	for _, dir := range filepath.SplitList(path + ":/usr/local/bin:/usr/bin:/bin") {
-		candidate := filepath.Join(dir, name)
-		info, err := os.Stat(candidate)
-		if filepath.IsAbs(candidate) && err == nil && info.Mode().IsRegular() && unix.Access(candidate, unix.X_OK) == nil {
-			return candidate, nil
-		}
+	found, err := program.Find(name, []string{"PATH=" + path + ":/usr/local/bin:/usr/bin:/bin"}, "")
+	if err != nil {
+		return "", fmt.Errorf("%q is not installed", name)
 	}
-	return "", fmt.Errorf("%q is not installed", name)
+	return found, nil
 }

@@ -1,5 +1,6 @@
-// Package program finds the executable file for a command name by the rules of execvp(3). corrald
-// uses it before it creates a session, corral-shim before it executes the agent.
+// Package program finds the executable file for a command name by the rules of execvp(3), in an
+// environment that is not that of this process. What a program runs in its own environment,
+// exec.LookPath finds.
 package program
 
 import (
@@ -35,7 +36,8 @@ const (
 
 // Find returns the path of the executable file for a command name: the name itself if it contains a
 // slash, else the first match in the PATH of env. As in a shell, directories that cannot be
-// searched are skipped. A relative path is relative to dir. Every error is an *Error.
+// searched are skipped. A relative path is relative to dir; if that is "", it is not found. Every
+// error is an *Error.
 func Find(name string, env []string, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, checkExecutable(name, name, dir)
@@ -57,7 +59,11 @@ func Find(name string, env []string, dir string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", &Error{Text: "command " + strconv.Quote(name) + " not found", Code: NotFound}
+	return "", notFound(name)
+}
+
+func notFound(name string) error {
+	return &Error{Text: "command " + strconv.Quote(name) + " not found", Code: NotFound}
 }
 
 // SearchPath returns the PATH of an environment, or the C library's default if it has none.
@@ -74,12 +80,15 @@ func SearchPath(env []string) string {
 // one that the user has specified.
 func checkExecutable(path, name, dir string) error {
 	if !filepath.IsAbs(path) {
+		if dir == "" {
+			return notFound(name)
+		}
 		path = dir + "/" + path
 	}
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return &Error{Text: "command " + strconv.Quote(name) + " not found", Code: NotFound}
+		return notFound(name)
 	case err == nil && st.Mode().IsRegular() && unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS) == nil:
 		return nil
 	case err == nil, errors.Is(err, fs.ErrPermission):

@@ -34,5 +34,12 @@ func TestFind_FollowsExecvp(t *testing.T) {
 			assert.Equal(t, c.found, found)
 		})
 	}
+	for _, command := range []string{"own", "./own", "b/tool"} {
+		_, err := Find(command, []string{"PATH=:.:b"}, "")
+		require.EqualError(t, err, `command "`+command+`" not found`, "relative to an unknown directory")
+	}
+	found, err := Find("tool", []string{"PATH=:b:" + b}, "")
+	require.NoError(t, err)
+	assert.Equal(t, b+"/tool", found)
 	assert.Equal(t, "/bin:/usr/bin", SearchPath([]string{"HOME=/"}))
 }

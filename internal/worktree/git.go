@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/environment"
+	commands "github.com/corrald/corral/internal/program"
 )
 
 // ErrNoGit is returned if git is not in PATH.
@@ -107,13 +106,11 @@ func (p program) execute(ctx context.Context, dir string, variables, options, ar
 // path returns the path of git in the PATH of its environment, which may differ from that of this
 // process.
 func (p program) path() (string, error) {
-	value, _ := environment.Lookup(p.environment, "PATH")
-	for _, dir := range filepath.SplitList(value) {
-		if path, err := exec.LookPath(filepath.Join(dir, "git")); err == nil && filepath.IsAbs(path) {
-			return path, nil
-		}
+	path, err := commands.Find("git", p.environment, "")
+	if err != nil {
+		return "", ErrNoGit
 	}
-	return "", ErrNoGit
+	return path, nil
 }
 
 // outputFiles creates two files for a program's output. Pipes would not do: a process that a hook

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+
+	contract "github.com/corrald/corral/dbusapi/word"
 )
 
 // maxCommentWidth and maxCodeWidth are in characters, with a tab as one.
@@ -134,6 +136,29 @@ func TestLines_AreShort(t *testing.T) {
 				assert.Fail(t, "a line is too long", "%s:%d has %d characters, %d are allowed", f.path, i+1, width, most)
 			}
 		}
+	}
+}
+
+// TestWords_AreConstants: a program of the contract names a state or a result by its constant in
+// package word. The words that are also the name of a verb or of an option are not checked.
+func TestWords_AreConstants(t *testing.T) {
+	states := slices.Concat(contract.States, []string{
+		contract.Success, contract.ExitCode, contract.CoreDump, contract.OOMKill, contract.StartFailed,
+		contract.SessionLost, contract.AgentLost,
+	})
+	for _, f := range tree(t) {
+		inside := isInside(f.folder, "cmd/corralctl") || f.folder == "notify" ||
+			isInside(f.folder, "dbusapi") && f.folder != "dbusapi/word"
+		if f.test || !inside || f.path == "cmd/corralctl/doctor_corral.go" { // that has a state of systemd
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				text := strings.Trim(literal.Value, "`\"")
+				assert.NotContains(t, states, text, "%s: %q is a constant of package word", f.set.Position(n.Pos()), text)
+			}
+			return true
+		})
 	}
 }
 

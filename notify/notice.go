@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/internal/plaintext"
@@ -26,8 +27,8 @@ const (
 // The actions of notices, by the keys that a server reports.
 const (
 	Open      = "open"
-	Resume    = "resume"
-	Restart   = "restart"
+	Resume    = word.Resume
+	Restart   = word.Restart
 	ShowLog   = "log"
 	ResumeAll = "resume-all"
 	ShowAll   = "show-all"
@@ -66,19 +67,18 @@ const maxQuestion = 140
 
 // kinds maps reasons for attention to values of Notify=. All other reasons are "waiting".
 var kinds = map[string]string{
-	string(session.Failed): "failed", string(session.Completed): "completed",
-	string(session.Stale): "stale", string(session.Orphaned): "orphaned",
+	word.Failed: word.Failed, word.Completed: word.Completed, word.Stale: word.Stale, word.Orphaned: word.Orphaned,
 }
 
 // kindSuspended is the value of Notify= for sessions that a reboot has interrupted.
-const kindSuspended = "suspended"
+const kindSuspended = word.Suspended
 
 // kindOf returns the value of Notify= for a reason for attention.
 func kindOf(attention string) string {
 	if kind := kinds[attention]; kind != "" {
 		return kind
 	}
-	return "waiting"
+	return word.Waiting
 }
 
 // requestTexts describes what an agent waits for, by the reason for attention.
@@ -91,23 +91,23 @@ var requestTexts = map[string]string{
 // describeAttention returns why the session needs attention, for example "failed, exit 3".
 func describeAttention(n *supervisor.Snapshot) string {
 	switch n.Attention {
-	case string(session.Failed):
+	case word.Failed:
 		if how := outcome.Short(n.Result, int(n.ExecMainStatus)); how != "" {
 			return "failed, " + how
 		}
-		return "failed"
-	case string(session.Completed):
-		return "completed"
-	case string(session.Stale):
+		return word.Failed
+	case word.Completed:
+		return word.Completed
+	case word.Stale:
 		return "lost its terminal"
-	case string(session.Orphaned):
+	case word.Orphaned:
 		return "workspace missing"
 	}
 	if text := requestTexts[n.Attention]; text != "" {
 		return text
 	}
 	if n.Attention == "" && n.Interrupted {
-		return "suspended"
+		return word.Suspended
 	}
 	return "needs attention"
 }
@@ -137,11 +137,11 @@ func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 func actionsOf(n *supervisor.Snapshot, kind string) []Action {
 	open, log := Action{Open, "Open"}, Action{ShowLog, "Log"}
 	switch {
-	case kind == "waiting":
+	case kind == word.Waiting:
 		return []Action{open, log, {Reply, "Reply"}}
-	case kind == "orphaned":
+	case kind == word.Orphaned:
 		return []Action{open, log}
-	case kind == "stale" || n.Resumable:
+	case kind == word.Stale || n.Resumable:
 		return []Action{open, {Resume, "Resume"}, log}
 	}
 	return []Action{open, {Restart, "Restart"}, log}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor"
 )
@@ -39,7 +40,7 @@ type Settings struct {
 
 // isWanted reports whether the user wants notices of this kind about the session.
 func (s Settings) isWanted(n *supervisor.Snapshot, kind string) bool {
-	if kind == "completed" && n.Exited.Sub(n.Started) < s.Config.NotifyAfter {
+	if kind == word.Completed && n.Exited.Sub(n.Started) < s.Config.NotifyAfter {
 		return false
 	}
 	enabled := s.Config.Notify
@@ -84,7 +85,7 @@ func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
 			return Urgency(slices.Index(config.UrgencyLevels, level))
 		}
 	}
-	if kind == "completed" {
+	if kind == word.Completed {
 		return Low
 	}
 	return Normal

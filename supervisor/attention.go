@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
@@ -15,7 +16,7 @@ import (
 // Report is a status report of an agent's hook.
 type Report struct {
 	Activity       string // session.Working, Idle or Waiting
-	Reason         string // one of session.ReportReasons, or "": then the reason for waiting is a question
+	Reason         string // one of word.Reasons, or "": then the reason for waiting is a question
 	Message        string // for a person; what shimwire.SanitizeLine returns for it is stored
 	ConversationID string // the agent's own id of its conversation, "" if it is not reported
 	Expected       string // the session to which the caller believes that it belongs, or ""; see Misreported
@@ -144,9 +145,9 @@ func (r Report) check() error {
 	case !slices.Contains(shimwire.Activities, r.Activity):
 		return refuse(Invalid, "invalid activity %s: expected one of %s",
 			brief(r.Activity), strings.Join(shimwire.Activities, ", "))
-	case r.Reason != "" && !slices.Contains(session.ReportReasons, r.Reason):
+	case r.Reason != "" && !slices.Contains(word.Reasons, r.Reason):
 		return refuse(Invalid, "invalid Reason %s: expected one of %s",
-			brief(r.Reason), strings.Join(session.ReportReasons, ", "))
+			brief(r.Reason), strings.Join(word.Reasons, ", "))
 	case r.Reason != "" && r.Activity == session.Working:
 		return refuse(Invalid, "invalid Reason %s: an agent that is working has no reason", brief(r.Reason))
 	case len(r.Message) > maxReportedText:

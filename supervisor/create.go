@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
@@ -167,7 +168,7 @@ func checkChoices(spec *Spec) error {
 	switch spec.OnLogin {
 	case "":
 		spec.OnLogin = session.Ignore
-	case session.Ignore, "resume", "start":
+	case word.Ignore, word.Resume, word.Start:
 	default:
 		return refuse(Invalid, "invalid OnLogin %s: expected ignore, resume or start", brief(spec.OnLogin))
 	}

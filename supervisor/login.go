@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -10,11 +11,11 @@ import (
 // OnLogin "resume", then sessions with OnLogin "start" that do not run; in both cases the oldest
 // first.
 func (s *Supervisor) AtLogin() ([]string, error) {
-	resume, err := s.loop.operations.idsWhere(func(e *entry) bool { return loginAction(e) == "resume" })
+	resume, err := s.loop.operations.idsWhere(func(e *entry) bool { return loginAction(e) == word.Resume })
 	if err != nil {
 		return nil, err
 	}
-	start, err := s.loop.operations.idsWhere(func(e *entry) bool { return loginAction(e) == "start" })
+	start, err := s.loop.operations.idsWhere(func(e *entry) bool { return loginAction(e) == word.Start })
 	return append(resume, start...), err
 }
 
@@ -44,7 +45,7 @@ func (o *operations) loginSession(ctx context.Context, id string) error {
 	}
 	o.setUnattended(id, true)
 	defer o.setUnattended(id, false)
-	if action == "start" {
+	if action == word.Start {
 		return o.start(ctx, id, nil)
 	}
 	return o.resume(ctx, id, nil)
@@ -53,8 +54,8 @@ func (o *operations) loginSession(ctx context.Context, id string) error {
 // loginAction returns what is to be done with the session at login: "resume", "start", or "" for
 // nothing.
 func loginAction(e *entry) string {
-	if e.rec.OnLogin == "resume" && e.rec.View().State == session.Suspended ||
-		e.rec.OnLogin == "start" && checkStartable(e) == nil {
+	if e.rec.OnLogin == word.Resume && e.rec.View().State == session.Suspended ||
+		e.rec.OnLogin == word.Start && checkStartable(e) == nil {
 		return e.rec.OnLogin
 	}
 	return ""

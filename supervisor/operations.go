@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
@@ -32,11 +33,11 @@ func (s *Supervisor) Begin(ctx context.Context, id, how string, caller []string)
 		return err
 	}
 	switch how {
-	case "start":
+	case word.Start:
 		return s.loop.operations.start(ctx, id, caller)
-	case "resume":
+	case word.Resume:
 		return s.loop.operations.resume(ctx, id, caller)
-	case "restart":
+	case word.Restart:
 		return s.loop.operations.restart(ctx, id, caller)
 	}
 	return refuse(Invalid, "invalid how %s: expected start, resume or restart", brief(how))

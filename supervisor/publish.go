@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/outcome"
@@ -160,7 +161,7 @@ func CountOf(all []*Snapshot) Counts {
 
 // with returns the counts including one more session.
 func (c Counts) with(snap *Snapshot) Counts {
-	if snap.State == string(session.Archived) {
+	if snap.State == word.Archived {
 		return c
 	}
 	c.Sessions++
@@ -191,17 +192,17 @@ func (c Counts) String() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, what))
 		}
 	}
-	add(c.Running, "running")
-	add(c.Waiting, "waiting")
+	add(c.Running, word.Running)
+	add(c.Waiting, word.Waiting)
 	switch c.TurnsEnded {
 	case 1:
 		add(1, "turn ended")
 	default:
 		add(c.TurnsEnded, "turns ended")
 	}
-	add(c.Failed, "failed")
-	add(c.Stale, "stale")
-	add(c.Suspended, "suspended")
+	add(c.Failed, word.Failed)
+	add(c.Stale, word.Stale)
+	add(c.Suspended, word.Suspended)
 	if len(parts) == 0 {
 		return "no sessions running"
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // attachment is one run of corralctl attach: it shows a session to the person at the terminal.
@@ -79,7 +80,7 @@ func (a *attachment) attachOnce(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, a.attachError(err)
 	}
-	if isUnattachable(s) && s.State != "suspended" {
+	if isUnattachable(s) && s.State != word.Suspended {
 		return a.showEnded(ctx, s)
 	}
 	argv, variables, err := bus.AttachCommand(ctx, a.id) // resumes a session that was suspended for being idle
@@ -116,11 +117,11 @@ func (a *attachment) attachError(err error) error {
 // ended or never ran, its tmux server has died, or it is frozen.
 func isUnattachable(s client.Session) bool {
 	switch s.State {
-	case "stale":
+	case word.Stale:
 		return true
-	case "orphaned":
+	case word.Orphaned:
 		return !s.SessionAlive
-	case "suspended": // also the state of a session that an exiting daemon leaves running
+	case word.Suspended: // also the state of a session that an exiting daemon leaves running
 		return !s.AgentAlive
 	}
 	return s.Frozen || wording.IsEnded(s.State)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/bus"
 )
 
@@ -80,15 +81,15 @@ func (u *asUnit) start(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case s.State == "stopping": // it cannot be started before it has stopped
+		case s.State == word.Stopping: // it cannot be started before it has stopped
 			if _, err := u.watch.next(ctx); err != nil {
 				return err
 			}
 			continue
 		// An orphaned session that never ran has no agent to join.
-		case !wording.IsEnded(s.State) && (s.State != "orphaned" || s.NRuns > 0):
+		case !wording.IsEnded(s.State) && (s.State != word.Orphaned || s.NRuns > 0):
 			return u.update(ctx, s)
-		case s.State == "suspended":
+		case s.State == word.Suspended:
 			err = u.c.client.ResumeSession(ctx, u.id)
 		default:
 			err = u.c.client.StartSession(ctx, u.id)
@@ -143,7 +144,7 @@ func (u *asUnit) update(ctx context.Context, s client.Session) error {
 		return err
 	}
 	u.session = s
-	if !u.ended && s.State != "starting" {
+	if !u.ended && s.State != word.Starting {
 		u.setReady()
 	}
 	status := s.State
@@ -156,7 +157,7 @@ func (u *asUnit) update(ctx context.Context, s client.Session) error {
 
 // result reports to systemd how the session has ended. It returns an error if the session failed.
 func (u *asUnit) result() error {
-	if u.session.State == "failed" {
+	if u.session.State == word.Failed {
 		u.setStatus(u.session.Reason)
 		return &failure{code: endCode(u.session), message: fmt.Sprintf("%q has failed: %s", u.id, u.session.Reason)}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // Verbs that answer with their exit code: 0 if the condition holds for any of the sessions.
@@ -23,7 +24,7 @@ var (
 	isWaitingVerb = isVerb("is-waiting", "Check whether sessions wait for a person", func(f *pflag.FlagSet) condition {
 		ended := f.Bool("turn-ended", false, "also exit with 0 if the agent of a session has finished its turn")
 		return condition{exitNotActive, func(s client.Session) bool {
-			return wording.Matches(s, "waiting") || *ended && wording.IsTurnEnded(s)
+			return wording.Matches(s, word.Waiting) || *ended && wording.IsTurnEnded(s)
 		}, activityOf}
 	})
 )
@@ -36,7 +37,7 @@ type condition struct {
 }
 
 func isActive(s client.Session) bool { return !wording.IsEnded(s.State) }
-func isFailed(s client.Session) bool { return s.State == "failed" }
+func isFailed(s client.Session) bool { return s.State == word.Failed }
 
 func stateOf(s client.Session) string { return s.State }
 
@@ -46,7 +47,7 @@ func activityOf(s client.Session) string {
 	switch {
 	case wording.IsTurnEnded(s):
 		return s.Attention
-	case wording.IsEnded(s.State) || s.Activity == "" || s.Activity == "unknown":
+	case wording.IsEnded(s.State) || s.Activity == "" || s.Activity == word.Unknown:
 		return s.State
 	}
 	return s.Activity
@@ -87,7 +88,7 @@ func (c *ctl) checkSessions(ctx context.Context, name string, args []string, con
 func unarchivedIDs(rows []dbusapi.SessionRow) []string {
 	var ids []string
 	for _, row := range rows {
-		if row.State != "archived" {
+		if row.State != word.Archived {
 			ids = append(ids, row.ID)
 		}
 	}
@@ -114,15 +115,15 @@ func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, cond conditio
 			code = 0
 		}
 	}
-	for _, word := range words {
-		ids, err := match(word, sessions, c.all)
+	for _, name := range words {
+		ids, err := match(name, sessions, c.all)
 		// An ambiguous id or an invalid pattern is an error, not an answer.
 		if f := (*failure)(nil); errors.As(err, &f) && f.code != exitNoSession {
-			return c.unmatchedError(word, err)
+			return c.unmatchedError(name, err)
 		}
 		if err != nil {
 			unknown = true
-			answers, texts = append(answers, isValue{Id: word, State: "unknown"}), append(texts, "unknown")
+			answers, texts = append(answers, isValue{Id: name, State: word.Unknown}), append(texts, word.Unknown)
 		}
 		for _, id := range ids {
 			add(byID[id])

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/keys"
 )
 
@@ -123,7 +124,7 @@ func (c *ctl) inputError(ctx context.Context, id, resume string, err error) *fai
 	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {
 		return f
 	}
-	if now, err := c.client.Session(ctx, id); err == nil && now.State == "suspended" {
+	if now, err := c.client.Session(ctx, id); err == nil && now.State == word.Suspended {
 		f.hint = resume
 	}
 	return f

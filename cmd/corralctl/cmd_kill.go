@@ -11,25 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/word"
 )
-
-// killTargets are the values of --kill-whom.
-var killTargets = []string{"agent", "all", "leftovers"}
 
 var killVerb = verb{
 	name: "kill", args: "ID…", summary: "Send a signal to a session's agent or other processes",
 	options: func(f *pflag.FlagSet) action {
 		name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; default: SIGTERM")
-		target := f.String("kill-whom", "agent", "`WHOM` to signal: agent (default), all or leftovers")
+		target := f.String("kill-whom", word.Agent, "`WHOM` to signal: agent (default), all or leftovers")
 		return confirmingVerb(func(ctx context.Context, c *ctl, args []string) error {
 			signal, err := parseSignal(*name)
 			if err != nil {
 				return usageError("kill", err)
 			}
-			if !slices.Contains(killTargets, *target) {
+			if !slices.Contains(word.Recipients, *target) {
 				return usagef("kill", "invalid value %q for --kill-whom: expected agent, all or leftovers", *target)
 			}
-			if len(args) == 0 && c.all && *target != "agent" {
+			if len(args) == 0 && c.all && *target != word.Agent {
 				if args, err = c.sessionsWithProcesses(ctx); err != nil || len(args) == 0 {
 					return err
 				}

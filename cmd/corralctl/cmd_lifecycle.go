@@ -11,6 +11,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // Verbs that make one call for each session.
@@ -56,7 +57,7 @@ var resumeVerb = verb{
 		var withoutConversation sync.Map
 		err := c.forEach(ctx, args, "Resuming", func(ctx context.Context, id string) error {
 			if c.noBlock {
-				return c.client.PostBegin(ctx, "resume", id)
+				return c.client.PostBegin(ctx, word.Resume, id)
 			}
 			before, _ := c.client.Session(ctx, id) // if there is no such session, ResumeSession returns the error
 			err := c.client.ResumeSession(ctx, id)

@@ -14,6 +14,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // listOptions select the sessions that list shows, their columns and their order.
@@ -86,7 +87,7 @@ func (c *ctl) listView(now time.Time) listView {
 
 // checkStateName returns an error if an option's value is neither a state nor an activity.
 func checkStateName(word, verb, option string) error {
-	words := append(slices.Clone(sessionStates), waitActivities...)
+	words := statesAndActivities
 	if slices.Contains(words, word) {
 		return nil
 	}
@@ -172,7 +173,7 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 			Id: row.ID, Agent: row.Agent, Description: row.Description, WorkingDirectory: row.Workspace,
 			State: row.State, StateChangeTimestamp: row.StateChange, Reason: row.Reason,
 			Activity: row.Activity, Attention: row.Attention, Unit: row.Unit, OnLogin: row.OnLogin,
-			IdleHint: row.Activity == "idle", IdleSinceHint: row.ActiveSince,
+			IdleHint: row.Activity == word.Idle, IdleSinceHint: row.ActiveSince,
 		}
 		decodeDetails(&s, row.More)
 		list.sessions[i] = s
@@ -228,7 +229,7 @@ func (c *ctl) listFilter(all []client.Session, words, states []string) func(clie
 		if ids[s.Id] {
 			return true
 		}
-		if s.State == "archived" && !c.all && !slices.Contains(states, "archived") {
+		if s.State == word.Archived && !c.all && !slices.Contains(states, word.Archived) {
 			return false
 		}
 		return len(words) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {
@@ -309,25 +310,25 @@ func footer(list sessionList) string {
 		counts[s.State]++
 		switch {
 		case wording.IsTurnEnded(s):
-			counts["turn ended"]++
+			counts[word.TurnEnded]++
 		case wording.HasError(s):
-			counts["error"]++
+			counts[word.Error]++
 		case wording.IsWaiting(s):
-			counts["waiting"]++
+			counts[word.Waiting]++
 		case wording.IsSuspendedByShutdown(s):
 			counts["interrupted"]++
 		}
 	}
 	parts := []string{wording.Plural(len(list.sessions), "session")}
-	for _, word := range []string{"waiting", "turn ended", "error", "failed", "stale", "orphaned"} {
-		switch {
-		case counts[word] == 0:
-		case word == "turn ended":
-			parts = append(parts, wording.TurnsEnded(counts[word]))
-		case word == "error":
-			parts = append(parts, wording.Plural(counts[word], word))
+	for _, what := range []string{word.Waiting, word.TurnEnded, word.Error, word.Failed, word.Stale, word.Orphaned} {
+		switch n := counts[what]; {
+		case n == 0:
+		case what == word.TurnEnded:
+			parts = append(parts, wording.TurnsEnded(n))
+		case what == word.Error:
+			parts = append(parts, wording.Plural(n, what))
 		default:
-			parts = append(parts, fmt.Sprintf("%d %s", counts[word], word))
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
 		}
 	}
 	text := strings.Join(parts, ", ") + "."

@@ -15,6 +15,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
@@ -26,11 +27,6 @@ const (
 	payloadTimeout = 100 * time.Millisecond
 	maxPayload     = 1 << 20 // bytes; the rest is read and dropped, so that the writer does not get SIGPIPE
 	maxMessage     = 4 << 10 // bytes
-)
-
-var (
-	reportedActivities = []string{"working", "waiting", "idle"}
-	reportedReasons    = []string{"permission", "question", "auth", "setup", "turn-ended", "error"}
 )
 
 var reportVerb = verb{
@@ -61,11 +57,11 @@ func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if len(args) == 2 && args[1] == "-" {
 		o.payload, args = true, args[:1]
 	}
-	if len(args) != 1 || !slices.Contains(reportedActivities, args[0]) {
-		return usagef("report", "report: expected one of %s", strings.Join(reportedActivities, ", "))
+	if len(args) != 1 || !slices.Contains(word.Activities, args[0]) {
+		return usagef("report", "report: expected one of %s", strings.Join(word.Activities, ", "))
 	}
-	if o.Reason != "" && !slices.Contains(reportedReasons, o.Reason) {
-		return usagef("report", "unknown reason %q; known are: %s", o.Reason, strings.Join(reportedReasons, " "))
+	if o.Reason != "" && !slices.Contains(word.Reasons, o.Reason) {
+		return usagef("report", "unknown reason %q; known are: %s", o.Reason, strings.Join(word.Reasons, " "))
 	}
 	o.Activity = args[0]
 	var hook hookPayload
@@ -195,11 +191,11 @@ func parsePayload(data []byte) hookPayload {
 
 // complete sets the fields of r that no option has set, and makes all of them valid for the bus.
 func (p hookPayload) complete(r *client.Report) {
-	if r.Activity == "waiting" && r.Reason == "" {
+	if r.Activity == word.Waiting && r.Reason == "" {
 		r.Reason = p.reason()
 	}
 	for _, message := range []string{p.Message, p.LastMessage} {
-		if r.Message == "" && r.Activity != "working" {
+		if r.Message == "" && r.Activity != word.Working {
 			r.Message = message
 		}
 	}
@@ -211,19 +207,19 @@ func (p hookPayload) complete(r *client.Report) {
 	}
 }
 
-// reason returns why the agent waits, as one of reportedReasons; "" if the payload does not have
+// reason returns why the agent waits, as one of word.Reasons; "" if the payload does not have
 // it.
 func (p hookPayload) reason() string {
-	if slices.Contains(reportedReasons, p.Reason) {
+	if slices.Contains(word.Reasons, p.Reason) {
 		return p.Reason
 	}
 	switch p.NotificationType {
 	case "permission_prompt", "ToolPermission":
-		return "permission"
+		return word.Permission
 	case "elicitation_dialog":
-		return "question"
+		return word.Question
 	case "idle_prompt":
-		return "turn-ended"
+		return word.TurnEnded
 	}
 	return ""
 }

@@ -15,15 +15,13 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
 )
 
 // commandAgent is the agent that runs any command.
 const commandAgent = "command"
-
-// onLoginActions are the values of --on-login.
-var onLoginActions = []string{"ignore", "resume", "start"}
 
 var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 	summary: "Create a session here and start it", onOptionError: (*ctl).runOptionError,
@@ -125,7 +123,7 @@ func (r *runOptions) complete(c *ctl) error {
 	if r.spec.Labels, err = parseLabels(r.labels); err != nil {
 		return err
 	}
-	if r.spec.OnLogin != "" && !slices.Contains(onLoginActions, r.spec.OnLogin) {
+	if r.spec.OnLogin != "" && !slices.Contains(word.LoginActions, r.spec.OnLogin) {
 		return fmt.Errorf("invalid value %q for --on-login: expected ignore, resume or start", r.spec.OnLogin)
 	}
 	if r.spec.NoStart && (r.attach || r.wait) {

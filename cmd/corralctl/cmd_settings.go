@@ -13,6 +13,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
@@ -20,9 +21,9 @@ var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions a
 	options: func(f *pflag.FlagSet) action {
 		fresh := f.Bool("start", false, "start them afresh instead of resuming")
 		return func(ctx context.Context, c *ctl, args []string) error {
-			how, done := "resume", "resumed"
+			how, done := word.Resume, "resumed"
 			if *fresh {
-				how, done = "start", "started"
+				how, done = word.Start, "started"
 			}
 			return c.setOnLogin(ctx, args, how, "Session %s will be "+done+" at login.\n")
 		}
@@ -54,7 +55,7 @@ func (c *ctl) setOnLogin(ctx context.Context, words []string, how, text string) 
 
 var disableVerb = verb{name: "disable", args: "ID…", summary: "Do not resume sessions at login", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
-		return c.setOnLogin(ctx, args, "ignore", "Session %s will not be started at login.\n")
+		return c.setOnLogin(ctx, args, word.Ignore, "Session %s will not be started at login.\n")
 	})}
 
 var ackVerb = verb{name: "ack", args: "ID…", summary: "Mark a session's request as seen", options: plainVerb(

@@ -14,6 +14,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
@@ -122,7 +123,7 @@ func (c *ctl) matchAll(words []string, sessions []candidate) (ids []string, code
 // lastScreenLines returns the last lines of the session's screen, or of its log if its agent or its
 // tmux server has ended.
 func (c *ctl) lastScreenLines(ctx context.Context, s client.Session, lines uint32) string {
-	if lines == 0 || s.State == "created" {
+	if lines == 0 || s.State == word.Created {
 		return ""
 	}
 	if s.SessionAlive && s.AgentAlive {
@@ -249,7 +250,7 @@ func (c *ctl) printSettings(s client.Session) {
 	if len(limits) > 0 {
 		c.field("Limits", "%s", c.fit(wording.Printable(strings.Join(limits, " ")), statusIndent))
 	}
-	if s.OnLogin != "" && s.OnLogin != "ignore" {
+	if s.OnLogin != "" && s.OnLogin != word.Ignore {
 		c.field("At login", "%s", s.OnLogin)
 	}
 	if len(s.Labels) > 0 {
@@ -259,7 +260,7 @@ func (c *ctl) printSettings(s client.Session) {
 
 func (c *ctl) printState(s client.Session, now time.Time) {
 	text := wording.Printable(wording.StateText(s, c.leftovers, now))
-	if s.Result != "" && s.Result != "success" {
+	if s.Result != "" && s.Result != word.Success {
 		text += " (Result: " + wording.Printable(s.Result) + ")"
 	}
 	since := ""
@@ -273,7 +274,7 @@ func (c *ctl) printState(s client.Session, now time.Time) {
 	if s.Reason != "" {
 		c.field("Reason", "%s", wording.Reason(s))
 	}
-	if !wording.IsEnded(s.State) && s.Activity != "" && s.Activity != "unknown" {
+	if !wording.IsEnded(s.State) && s.Activity != "" && s.Activity != word.Unknown {
 		c.field("Activity", "%s", s.Activity)
 	}
 	if s.StatusText != "" {
@@ -391,7 +392,7 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	if c.wantsJSON() {
 		return c.printJSON(m)
 	}
-	colour, state := wording.Green, "running"
+	colour, state := wording.Green, word.Running
 	if m.ShuttingDown {
 		colour, state = wording.Yellow, "shutting down"
 	}
@@ -403,8 +404,8 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 		n    uint32
 		word string
 	}{
-		{m.NRunning, "running"}, {m.NWaiting, "waiting"}, {m.NTurnEnded, ""}, {m.NFailed, "failed"},
-		{m.NStale, "stale"}, {m.NSuspended, "suspended"},
+		{m.NRunning, word.Running}, {m.NWaiting, word.Waiting}, {m.NTurnEnded, ""}, {m.NFailed, word.Failed},
+		{m.NStale, word.Stale}, {m.NSuspended, word.Suspended},
 	} {
 		switch {
 		case count.n > 0 && count.word == "":

@@ -13,24 +13,21 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/outcome"
 )
 
-// sessionStates are the states that --until accepts, in addition to waitActivities.
-var sessionStates = []string{
-	"created", "starting", "running", "stopping", "stopped", "completed", "failed", "stale", "suspended", "orphaned",
-	"archived",
-}
-
-// waitActivities are the activities of a running agent that --until accepts.
-var waitActivities = []string{"working", "idle", "waiting", "turn-ended"}
+// statesAndActivities are the words that --until and --state accept: the states, and what the agent
+// of a running session does.
+var statesAndActivities = slices.Concat(word.States,
+	[]string{word.Working, word.Idle, word.Waiting, word.TurnEnded})
 
 var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait for sessions to end; exit with the agent's exit code",
 	options: func(f *pflag.FlagSet) action {
 		until := f.StringSlice("until", nil, "wait for one of these `STATES` or activities instead")
 		return func(ctx context.Context, c *ctl, args []string) error {
-			for _, word := range *until {
-				if err := checkStateName(word, "wait", "--until"); err != nil {
+			for _, name := range *until {
+				if err := checkStateName(name, "wait", "--until"); err != nil {
 					return err
 				}
 			}
@@ -271,7 +268,7 @@ func (w *waiter) update(ctx context.Context, s client.Session) error {
 		return nil
 	}
 	ended, err := w.watch.hasEnded(ctx, s)
-	if err == nil && ended && s.State != "created" {
+	if err == nil && ended && s.State != word.Created {
 		w.results[s.Id] = w.endError(s)
 	}
 	return err
@@ -280,7 +277,7 @@ func (w *waiter) update(ctx context.Context, s client.Session) error {
 // hasReached returns whether a session is in one of the states of until. A suspended session whose
 // agent is running does not count: corrald marks sessions so when it shuts down.
 func (w *waiter) hasReached(s client.Session) bool {
-	if s.State == "suspended" && s.AgentAlive {
+	if s.State == word.Suspended && s.AgentAlive {
 		return false
 	}
 	return slices.ContainsFunc(w.until, func(word string) bool { return wording.Matches(s, word) })
@@ -323,7 +320,7 @@ func (n *outageNotice) stop() {
 // endError returns the exit code of an ended session, with the reason if the code is not that of
 // the agent.
 func endError(s client.Session) error {
-	if s.State == "failed" && endCode(s) == exitFailed && s.Result != "exit-code" {
+	if s.State == word.Failed && endCode(s) == exitFailed && s.Result != word.ExitCode {
 		return &failure{code: exitFailed, message: fmt.Sprintf("%q has failed: %s", s.Id, s.Reason)}
 	}
 	return exit(endCode(s))
@@ -334,12 +331,12 @@ const exited, killed, dumped = 1, 2, 3 // si_code values: CLD_EXITED, CLD_KILLED
 // endCode returns the exit code for an ended session, as a shell reports how a command ended.
 func endCode(s client.Session) int {
 	switch {
-	case s.State == "completed",
-		s.State == "archived" && s.Result == "success" && s.ExecMainCode == exited && s.ExecMainStatus == 0:
+	case s.State == word.Completed,
+		s.State == word.Archived && s.Result == word.Success && s.ExecMainCode == exited && s.ExecMainStatus == 0:
 		return 0
-	case s.State == "stopped" || s.State == "suspended", s.State == "archived" && s.Result == "success":
+	case s.State == word.Stopped || s.State == word.Suspended, s.State == word.Archived && s.Result == word.Success:
 		return exitNotActive
-	case s.ExecMainCode == exited && s.ExecMainStatus > 0 && s.ExecMainStatus < 256 && s.Result != "start-failed":
+	case s.ExecMainCode == exited && s.ExecMainStatus > 0 && s.ExecMainStatus < 256 && s.Result != word.StartFailed:
 		return int(s.ExecMainStatus)
 	case s.ExecMainCode == killed || s.ExecMainCode == dumped:
 		return 128 + int(s.ExecMainStatus)

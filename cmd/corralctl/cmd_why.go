@@ -11,6 +11,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 var whyVerb = verb{name: "why", args: "ID…", summary: "Explain how a session's state was determined", pages: true,
@@ -88,7 +89,7 @@ func headline(s client.Session, leftovers func(client.Session) int, explanations
 	now time.Time) string {
 	text := wording.StateText(s, leftovers, now)
 	for _, e := range explanations {
-		if isDecisive(s, e) && (e.Subject == "attention" || s.Attention == "") {
+		if isDecisive(s, e) && (e.Subject == word.Attention || s.Attention == "") {
 			return text + ", reported by " + e.Source + " " + wording.Age(e.Time, now) + " ago"
 		}
 	}
@@ -99,9 +100,9 @@ func headline(s client.Session, leftovers func(client.Session) int, explanations
 // attention.
 func isDecisive(s client.Session, e dbusapi.Explanation) bool {
 	switch e.Subject {
-	case "activity":
+	case word.Activity:
 		return e.Source != "" && e.Value == s.Activity
-	case "attention":
+	case word.Attention:
 		value := strings.TrimSuffix(e.Value, " (acknowledged)")
 		return s.Attention != "" && s.Attention != s.State &&
 			(value == s.Attention || value == s.Attention+": "+s.AttentionMessage)
@@ -112,9 +113,9 @@ func isDecisive(s client.Session, e dbusapi.Explanation) bool {
 // rowColour returns the colour of a row. First is whether it is the first one of its subject.
 func rowColour(s client.Session, e dbusapi.Explanation, first bool) string {
 	switch {
-	case e.Subject == "state" || first && e.Subject == "activity" && s.Activity != "waiting":
+	case e.Subject == word.State || first && e.Subject == word.Activity && s.Activity != word.Waiting:
 		return ""
-	case first && (e.Subject == "activity" || s.Attention != ""):
+	case first && (e.Subject == word.Activity || s.Attention != ""):
 		return wording.StateColour(s)
 	}
 	return wording.Dim

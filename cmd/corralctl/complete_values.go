@@ -15,6 +15,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/safefile"
@@ -28,11 +29,11 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	case "COLUMNS":
 		return choicesOf(columnNames()...)
 	case "STATES":
-		return choicesOf(append(slices.Clone(sessionStates), waitActivities...)...)
+		return choicesOf(statesAndActivities...)
 	case "SIGNAL":
 		return choicesOf(signalNames()...)
 	case "WHOM":
-		return choicesOf(killTargets...)
+		return choicesOf(word.Recipients...)
 	case "MODE":
 		return choicesOf("short", "pretty", "off")
 	case "FORMAT":
@@ -40,9 +41,9 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	case "AGENT":
 		return choicesOf(slices.Sorted(maps.Keys(agentHooks))...)
 	case "REASON":
-		return choicesOf(reportedReasons...)
+		return choicesOf(word.Reasons...)
 	case "WHAT":
-		return choicesOf(onLoginActions...)
+		return choicesOf(word.LoginActions...)
 	case "NAMES":
 		return choicesOf(propertyNames(len(args) == 0)...)
 	case "USER@HOST":
@@ -61,7 +62,7 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 var applicable = map[string]func(dbusapi.SessionRow) bool{
 	"start": isUnarchivedEnded,
 	"resume": func(s dbusapi.SessionRow) bool {
-		return isUnarchivedEnded(s) && s.State != "created" || s.State == "stale" || s.State == "orphaned"
+		return isUnarchivedEnded(s) && s.State != word.Created || s.State == word.Stale || s.State == word.Orphaned
 	},
 	"archive": isUnarchivedEnded,
 	"stop":    isLive, "restart": isLive, "suspend": isLive, "freeze": isLive, "thaw": isLive, "kill": isLive,
@@ -73,7 +74,7 @@ var applicable = map[string]func(dbusapi.SessionRow) bool{
 
 func isLive(s dbusapi.SessionRow) bool { return !wording.IsEnded(s.State) }
 func isUnarchivedEnded(s dbusapi.SessionRow) bool {
-	return wording.IsEnded(s.State) && s.State != "archived"
+	return wording.IsEnded(s.State) && s.State != word.Archived
 }
 
 // sessionChoices returns the sessions that the verb can do something with. It asks corrald, or
@@ -81,7 +82,7 @@ func isUnarchivedEnded(s dbusapi.SessionRow) bool {
 func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command) []choice {
 	want := applicable[cmd.Name()]
 	if want == nil {
-		want = func(s dbusapi.SessionRow) bool { return s.State != "archived" }
+		want = func(s dbusapi.SessionRow) bool { return s.State != word.Archived }
 	}
 	var choices []choice
 	for _, s := range c.sessionRows(ctx) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // menuItem is one action on a session whose agent has ended.
@@ -64,10 +65,10 @@ func endMenuFor(s client.Session, leftovers int) endMenu {
 	case s.Frozen:
 		thaw := menuItem{itemThaw, 't', nil, "let its processes continue, and attach"}
 		return endMenu{[]menuItem{thaw, log, leave}, itemThaw, "a frozen agent does not answer"}
-	case s.State == "created":
+	case s.State == word.Created:
 		start := menuItem{itemStart, 's', []rune{'r'}, "start " + program + ", and attach"}
 		return endMenu{[]menuItem{start, leave}, itemStart, "it has never been started"}
-	case s.State == "archived":
+	case s.State == word.Archived:
 		return endMenu{[]menuItem{log, leave}, itemLeave, "an archived session cannot be started again"}
 	case s.AgentAlive:
 		return endMenu{[]menuItem{
@@ -75,14 +76,14 @@ func endMenuFor(s client.Session, leftovers int) endMenu {
 			{answerRestart, 's', nil, "end the agent and start " + program + " from the beginning"},
 			log, {answerTearDown, 't', nil, "end the agent and all other processes of the session"}, leave,
 		}, answerResume, "the agent is still running, and nothing was lost"}
-	case s.State == "stale" || s.State == "orphaned":
+	case s.State == word.Stale || s.State == word.Orphaned:
 		ended = slices.DeleteFunc(ended, func(item menuItem) bool { return item.name == answerResume })
 		ended[0].aliases = nil
 		beside := menuItem{answerResume, 'r', nil, "start " + program + " again and keep " + leftoversText(leftovers)}
 		return endMenu{slices.Insert(ended, 0, beside), answerResume, leftoversText(leftovers) + " may still be needed"}
 	case s.Resumable:
 		return endMenu{ended, answerResume, "the agent can continue its conversation"}
-	case s.State == "suspended":
+	case s.State == word.Suspended:
 		return endMenu{ended, answerRestart, "it was suspended to be continued"}
 	}
 	return endMenu{ended, itemLeave, program + " would start from the beginning"}
@@ -147,17 +148,17 @@ func resultSentence(s client.Session, leftovers int, now time.Time) string {
 	switch {
 	case s.Frozen:
 		return program + " is frozen"
-	case s.State == "created":
+	case s.State == word.Created:
 		return program + " has never been started"
 	case s.AgentAlive:
 		return fmt.Sprintf("its tmux server died; %s (PID %d) is still running", program, s.MainPID)
-	case s.State == "stale" || s.State == "orphaned":
+	case s.State == word.Stale || s.State == word.Orphaned:
 		return fmt.Sprintf("its tmux server died and %s has ended without an exit status; %s", program,
 			leftoversRunning(leftovers))
 	}
 	text := program + " " + endPhrase(s)
 	at := s.StateChangeTimestamp
-	if s.ExecMainExitTimestamp != 0 && s.Result != "session-lost" {
+	if s.ExecMainExitTimestamp != 0 && s.Result != word.SessionLost {
 		at = s.ExecMainExitTimestamp
 	}
 	if at != 0 {
@@ -184,23 +185,23 @@ func endPhrase(s client.Session) string {
 		because = " (" + reason + ")"
 	}
 	switch {
-	case s.State == "suspended" && s.Reason == "":
+	case s.State == word.Suspended && s.Reason == "":
 		return "was suspended on request"
-	case s.State == "suspended":
+	case s.State == word.Suspended:
 		return "was suspended" + because
-	case s.State == "stopped":
+	case s.State == word.Stopped:
 		return "was stopped" + cmp.Or(because, " on request")
 	}
 	switch s.Result {
-	case "success":
+	case word.Success:
 		return "exited with code 0"
-	case "exit-code", "signal", "core-dump":
+	case word.ExitCode, word.Signal, word.CoreDump:
 		return reason
-	case "oom-kill":
+	case word.OOMKill:
 		return "was killed:" + strings.TrimSuffix(" "+reason, " ")
-	case "timeout":
+	case word.Timeout:
 		return "was ended" + because
-	case "start-failed":
+	case word.StartFailed:
 		return "could not be started" + because
 	}
 	return "has ended without an exit status" + because
@@ -228,7 +229,7 @@ func (a *attachment) showEnded(ctx context.Context, s client.Session) (again boo
 	case given == "":
 	case s.Frozen:
 		return false, &failure{exitFailed, fmt.Sprintf("cannot attach to %q: it is frozen", s.Id), "corralctl thaw " + s.Id}
-	case s.State == "created" && given != answerRestart:
+	case s.State == word.Created && given != answerRestart:
 		return false, &failure{
 			exitFailed, fmt.Sprintf("cannot attach to %q: it was never started", s.Id), "corralctl start " + s.Id,
 		}
@@ -273,7 +274,7 @@ func callFor(bus *client.Client, s client.Session, what string) (
 	call func(context.Context, string) error, doing, progressive string,
 ) {
 	switch {
-	case what == itemStart || what == answerRestart && s.State == "created":
+	case what == itemStart || what == answerRestart && s.State == word.Created:
 		return bus.StartSession, "start", "Starting"
 	case what == answerRestart:
 		return bus.RestartSession, "restart", "Restarting"

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 )
 
@@ -62,16 +63,16 @@ func readHook(agent, event string, payload []byte) (r client.Report, ok bool) {
 	return r, true
 }
 
-func workingReport() (client.Report, bool) { return client.Report{Activity: "working"}, true }
-func idleReport() (client.Report, bool)    { return client.Report{Activity: "idle"}, true }
+func workingReport() (client.Report, bool) { return client.Report{Activity: word.Working}, true }
+func idleReport() (client.Report, bool)    { return client.Report{Activity: word.Idle}, true }
 func turnEndedReport() (client.Report, bool) {
-	return client.Report{Activity: "idle", Reason: "turn-ended"}, true
+	return client.Report{Activity: word.Idle, Reason: word.TurnEnded}, true
 }
 func waitingReport(reason, message string) (client.Report, bool) {
-	return client.Report{Activity: "waiting", Reason: reason, Message: message}, true
+	return client.Report{Activity: word.Waiting, Reason: reason, Message: message}, true
 }
 func errorReport(message string) (client.Report, bool) {
-	return client.Report{Activity: "idle", Reason: "error", Message: message}, true
+	return client.Report{Activity: word.Idle, Reason: word.Error, Message: message}, true
 }
 
 // claudeHook is for Claude Code, and for Qwen Code, whose hooks are derived from it.
@@ -102,9 +103,9 @@ func claudeHook(event string, e hookEvent) (client.Report, bool) {
 // question.
 func claudePermissionRequest(e hookEvent) (client.Report, bool) {
 	if tool := e.text("tool_name"); tool != "AskUserQuestion" && tool != "ask_user_question" {
-		return waitingReport("permission", e.toolRequest("tool_name", "tool_input"))
+		return waitingReport(word.Permission, e.toolRequest("tool_name", "tool_input"))
 	}
-	return waitingReport("question", e.object("tool_input").question())
+	return waitingReport(word.Question, e.object("tool_input").question())
 }
 
 // question returns the first of the questions in a tool's input.
@@ -121,7 +122,7 @@ func (e hookEvent) question() string {
 func claudeNotification(e hookEvent) (client.Report, bool) {
 	switch e.text("notification_type") {
 	case "elicitation_dialog":
-		return waitingReport("question", e.text("message"))
+		return waitingReport(word.Question, e.text("message"))
 	case "idle_prompt": // after an interruption too, which has no other hook
 		return turnEndedReport()
 	}
@@ -149,7 +150,7 @@ func geminiHook(event string, e hookEvent) (client.Report, bool) {
 		return workingReport()
 	case "Notification":
 		if e.text("notification_type") == "ToolPermission" {
-			return waitingReport("permission", e.text("message"))
+			return waitingReport(word.Permission, e.text("message"))
 		}
 	case "AfterAgent":
 		return turnEndedReport()
@@ -164,10 +165,10 @@ func copilotHook(event string, e hookEvent) (client.Report, bool) {
 	case "userPromptSubmitted", "postToolUse":
 		return workingReport()
 	case "permissionRequest":
-		return waitingReport("permission", e.toolRequest("toolName", "toolInput"))
+		return waitingReport(word.Permission, e.toolRequest("toolName", "toolInput"))
 	case "notification": // for permissions too, but permissionRequest has more detail
 		if e.text("notification_type") == "elicitation_dialog" {
-			return waitingReport("question", e.text("message"))
+			return waitingReport(word.Question, e.text("message"))
 		}
 	case "agentStop":
 		return turnEndedReport()
@@ -191,10 +192,10 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 	case "permission.replied", "question.replied":
 		r, ok = workingReport()
 	case "permission.asked":
-		r, ok = waitingReport("permission",
+		r, ok = waitingReport(word.Permission,
 			strings.TrimSuffix(p.text("permission")+": "+p.object("metadata").text("command", "filepath", "url"), ": "))
 	case "question.asked":
-		r, ok = waitingReport("question", p.question())
+		r, ok = waitingReport(word.Question, p.question())
 	case "session.idle":
 		r, ok = turnEndedReport()
 	case "session.error":

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // candidate is a session that the ids on a command line are matched against.
@@ -18,14 +19,14 @@ type candidate struct {
 	state string
 }
 
-func (c candidate) isArchived() bool { return c.state == "archived" }
+func (c candidate) isArchived() bool { return c.state == word.Archived }
 
 // appliesToAll has, for a verb, whether --all includes the sessions in a state: it includes those
 // that the verb can do something with. For other verbs it includes every session that is not
 // archived.
 var appliesToAll = map[string]func(state string) bool{
 	"start":   wording.IsEnded,
-	"resume":  func(state string) bool { return state == "suspended" },
+	"resume":  func(state string) bool { return state == word.Suspended },
 	"restart": isLiveState, "suspend": isLiveState, "freeze": isLiveState, "thaw": isLiveState, "kill": isLiveState,
 	"send": isLiveState, "peek": isLiveState,
 	"archive": wording.IsEnded,

@@ -17,6 +17,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // errChanged means that the session has changed while the user was asked about it.
@@ -220,7 +221,7 @@ func (m *menu) press(pressed []key) string {
 // showScreen prints the last screen of a session's agent from its log. In tmux's own copy, "Pane is
 // dead" has scrolled the first line off the screen.
 func (a *attachment) showScreen(ctx context.Context, s client.Session) {
-	if s.State == "created" {
+	if s.State == word.Created {
 		return
 	}
 	text, err := a.lastScreen(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // barPrinter prints the counts of sessions for a status bar whenever they change.
@@ -57,11 +58,11 @@ func barOf(all map[string]client.Session) bar {
 	var b bar
 	for _, s := range sortedSessions(all) {
 		switch s.State {
-		case "running":
+		case word.Running:
 			b.running++
-		case "failed":
+		case word.Failed:
 			b.failed++
-		case "stale":
+		case word.Stale:
 			b.stale++
 		}
 		switch {
@@ -72,11 +73,11 @@ func barOf(all map[string]client.Session) bar {
 		case wording.IsWaiting(s):
 			b.waiting++
 		}
-		if wording.IsEnded(s.State) && s.State != "failed" {
+		if wording.IsEnded(s.State) && s.State != word.Failed {
 			continue
 		}
 		line := s.Id + ": " + s.State
-		if activity, _ := wording.Activity(s); activity != "-" && s.State == "running" {
+		if activity, _ := wording.Activity(s); activity != "-" && s.State == word.Running {
 			line = s.Id + ": " + activity
 		}
 		if text, _ := wording.Outcome(s); text != "" {
@@ -93,17 +94,17 @@ func (b bar) class() string {
 	case b.offline:
 		return "offline"
 	case b.waiting > 0:
-		return "waiting"
+		return word.Waiting
 	case b.failed > 0 || b.errors > 0:
-		return "failed"
+		return word.Failed
 	case b.stale > 0:
-		return "stale"
+		return word.Stale
 	case b.turnsEnded > 0:
-		return "turn-ended"
+		return word.TurnEnded
 	case b.running > 0:
-		return "running"
+		return word.Running
 	}
-	return "idle"
+	return word.Idle
 }
 
 // barPart is one count of a bar. Its colour is #rrggbb, for bars that accept colours.
@@ -128,13 +129,13 @@ func (b bar) parts() []barPart {
 			parts = append(parts, barPart{text, class, colour})
 		}
 	}
-	count := func(n int, word, colour string) { add(n, fmt.Sprintf("%d %s", n, word), word, colour) }
-	count(b.running, "running", barGreen)
-	count(b.waiting, "waiting", barYellow)
-	add(b.turnsEnded, wording.TurnsEnded(b.turnsEnded), "turn-ended", barCyan)
-	add(b.errors, wording.Plural(b.errors, "error"), "failed", barRed)
-	count(b.failed, "failed", barRed)
-	count(b.stale, "stale", barYellow)
+	count := func(n int, what, colour string) { add(n, fmt.Sprintf("%d %s", n, what), what, colour) }
+	count(b.running, word.Running, barGreen)
+	count(b.waiting, word.Waiting, barYellow)
+	add(b.turnsEnded, wording.TurnsEnded(b.turnsEnded), word.TurnEnded, barCyan)
+	add(b.errors, wording.Plural(b.errors, word.Error), word.Failed, barRed)
+	count(b.failed, word.Failed, barRed)
+	count(b.stale, word.Stale, barYellow)
 	return parts
 }
 
@@ -173,7 +174,7 @@ func i3barLine(b bar) string {
 	blocks := make([]block, 0, len(parts))
 	for i, part := range parts {
 		blocks = append(blocks,
-			block{"corral", part.class, part.text, part.colour, part.class == "waiting", i == len(parts)-1})
+			block{"corral", part.class, part.text, part.colour, part.class == word.Waiting, i == len(parts)-1})
 	}
 	return compactJSON(blocks)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // picker lets the user choose a session on the terminal: arrow keys move, letters filter.
@@ -84,7 +85,7 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 		{}, {minWidth: 10, cut: wording.EllipsizePath}}}
 	for _, s := range shown {
 		activity, colour := wording.Detail(s)
-		if activity == "-" || s.State != "running" {
+		if activity == "-" || s.State != word.Running {
 			activity, colour = s.State, wording.StateColour(s)
 		}
 		t.rows = append(t.rows, []cell{

@@ -12,6 +12,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/store"
 )
@@ -59,7 +60,7 @@ func savedSession(record *session.Session, unknown string) client.Session {
 		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command,
 		WorkingDirectory: record.WorkingDirectory, Labels: record.Labels, OnLogin: record.OnLogin,
 		Timestamp: microseconds(record.Created), NRuns: record.NRuns,
-		ConversationId: record.ConversationID, Resumable: record.Resumable(), Activity: "unknown",
+		ConversationId: record.ConversationID, Resumable: record.Resumable(), Activity: word.Unknown,
 		MemoryCurrent: uncounted, MemoryPeak: uncounted, CPUUsageNSec: uncounted, TasksCurrent: uncounted,
 		ExecMainCPUUsageNSec: uncounted, ExecMainMaxRSS: uncounted,
 	}

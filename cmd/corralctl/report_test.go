@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 )
@@ -109,8 +110,8 @@ func FuzzHookPayload(f *testing.F) {
 		for agent := range agentHooks {
 			r, ok := readHook(agent, "", data)
 			assert.Equal(t, ok, r != client.Report{})
-			assert.Equal(t, ok, slices.Contains(reportedActivities, r.Activity))
-			assert.True(t, r.Reason == "" || slices.Contains(reportedReasons, r.Reason))
+			assert.Equal(t, ok, slices.Contains(word.Activities, r.Activity))
+			assert.True(t, r.Reason == "" || slices.Contains(word.Reasons, r.Reason))
 			assert.True(t, r.ConversationID == "" || config.ValidConversationID(r.ConversationID))
 			assert.True(t, isSendable(r.Message))
 			assert.LessOrEqual(t, len(r.Message), maxMessage)

@@ -7,6 +7,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // Reasons why sessions cannot be observed.
@@ -123,7 +124,7 @@ func (w *reconnectingWatch) session(ctx context.Context, id string) (s client.Se
 // sessions as suspended while their agents keep running. Before a shutdown of the machine it
 // suspends them, and resumes them if the shutdown is cancelled.
 func (w *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (bool, error) {
-	if s.State != "suspended" {
+	if s.State != word.Suspended {
 		return wording.IsEnded(s.State), nil
 	}
 	if s.AgentAlive {

@@ -11,6 +11,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // Manager contains the properties of the daemon, with the contract's names and types.
@@ -228,18 +229,18 @@ func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 
 // StartSession starts a fresh run and returns once the agent is running.
 func (c *Client) StartSession(ctx context.Context, id string) error {
-	return c.beginSession(ctx, "start", "StartSession", id, slowTimeout)
+	return c.beginSession(ctx, word.Start, "StartSession", id, slowTimeout)
 }
 
 // ResumeSession starts a run that continues the previous one, and returns once the agent is
 // running.
 func (c *Client) ResumeSession(ctx context.Context, id string) error {
-	return c.beginSession(ctx, "resume", "ResumeSession", id, slowTimeout)
+	return c.beginSession(ctx, word.Resume, "ResumeSession", id, slowTimeout)
 }
 
 // RestartSession stops the session, then starts it, and returns once the agent is running.
 func (c *Client) RestartSession(ctx context.Context, id string) error {
-	return c.beginSession(ctx, "restart", "RestartSession", id, 2*slowTimeout)
+	return c.beginSession(ctx, word.Restart, "RestartSession", id, 2*slowTimeout)
 }
 
 // beginSession starts a run. If there is a caller's environment, it calls BeginSession, which takes
@@ -247,7 +248,7 @@ func (c *Client) RestartSession(ctx context.Context, id string) error {
 func (c *Client) beginSession(ctx context.Context, how, method, id string, timeout time.Duration) error {
 	if c.Environment != nil {
 		err := c.manager(ctx, "BeginSession", timeout, []any{id, how, c.options()})
-		if dbusapi.ShortErrorName(err) != "UnknownMethod" {
+		if dbusapi.ShortErrorName(err) != dbusapi.UnknownMethod {
 			return err
 		}
 	}
@@ -341,7 +342,7 @@ func (c *Client) PostCreate(ctx context.Context, agent string, spec Spec) (id st
 	if id, err = c.CreateSession(ctx, agent, spec); err != nil || !start {
 		return id, err
 	}
-	if err := c.PostBegin(ctx, "start", id); err != nil {
+	if err := c.PostBegin(ctx, word.Start, id); err != nil {
 		flags := removeFlags(true, spec.Worktree != nil)
 		return "", errors.Join(err, c.manager(ctx, "RemoveSession", slowTimeout, []any{id, flags}))
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
-	"github.com/corrald/corral/supervisor/session"
 )
 
 // noExtraFacts is shared by all rows without extra facts.
@@ -92,7 +92,7 @@ func extraFacts(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 		add("ExecMainCode", n.ExecMainCode)
 		add("ExecMainStatus", n.ExecMainStatus)
 	}
-	if n.State == string(session.Stale) && n.AgentAlive {
+	if n.State == word.Stale && n.AgentAlive {
 		add("AgentAlive", true)
 	}
 	return more

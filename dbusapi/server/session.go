@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -124,7 +125,7 @@ func setLabels(ctx context.Context, s *Server, id string, args []any) ([]any, er
 func setOnLogin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	onLogin := args[0].(string)
 	err := s.sup.SetOnLogin(ctx, id, onLogin)
-	if err == nil && onLogin != "ignore" && onLogin != "" {
+	if err == nil && onLogin != word.Ignore && onLogin != "" {
 		s.startAtLogin(true)
 	}
 	return nil, err

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // TmuxConfigUser is the value of TmuxConfig= that selects the user's own tmux configuration files.
@@ -44,7 +46,7 @@ type Config struct {
 }
 
 // NotifyAll lists the values of Notify=: the kinds of events that users can be notified of.
-var NotifyAll = []string{"failed", "waiting", "completed", "stale", "orphaned", "suspended"}
+var NotifyAll = []string{word.Failed, word.Waiting, word.Completed, word.Stale, word.Orphaned, word.Suspended}
 
 // NotifyLabel is the session label whose value overrides Notify= for that session.
 const NotifyLabel = "notify"

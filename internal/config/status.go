@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // Status is section [Status] of an agent's definition: the sources of the agent's activity and
@@ -25,7 +27,7 @@ type Status struct {
 
 // StatusSources are the values of Sources=, and its default. They are the values of the
 // AttentionSource property, except for its last one, output, which always applies.
-var StatusSources = []string{"osc7501", "report", "notify", "title", "bell"}
+var StatusSources = []string{word.OSC7501, word.Report, word.Notify, word.Title, word.Bell}
 
 // defaultReadyTimeout is long enough for a program that starts on a busy machine, and short enough
 // for a person who waits to be notified of its dialog.

@@ -7,19 +7,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
-)
 
-// The values of the Result property. It is empty while the agent runs.
-const (
-	Success     = "success"
-	ExitCode    = "exit-code"
-	Signal      = "signal"
-	CoreDump    = "core-dump"
-	OOMKill     = "oom-kill"
-	Timeout     = "timeout"
-	CannotStart = "start-failed"
-	SessionLost = "session-lost"
-	AgentLost   = "agent-lost"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // Values of the Reason property that clients compare with. They are part of the D-Bus contract and
@@ -38,21 +27,21 @@ const (
 // and for an unknown result.
 func Short(result string, status int) string {
 	switch result {
-	case ExitCode:
+	case word.ExitCode:
 		return fmt.Sprintf("exit %d", status)
-	case Signal:
+	case word.Signal:
 		return SignalName(status)
-	case CoreDump:
+	case word.CoreDump:
 		return SignalName(status) + " (core)"
-	case OOMKill:
+	case word.OOMKill:
 		return "oom"
-	case Timeout:
+	case word.Timeout:
 		return "timeout"
-	case CannotStart:
+	case word.StartFailed:
 		return "not started"
-	case SessionLost:
+	case word.SessionLost:
 		return "exit unknown"
-	case AgentLost:
+	case word.AgentLost:
 		return "shim died"
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/outcome"
 )
 
@@ -14,16 +15,16 @@ func TestShort(t *testing.T) {
 		status int
 		want   string
 	}{
-		{outcome.Success, 0, ""},
-		{outcome.ExitCode, 3, "exit 3"},
-		{outcome.Signal, 9, "SIGKILL"},
-		{outcome.Signal, 99, "signal 99"},
-		{outcome.CoreDump, 11, "SIGSEGV (core)"},
-		{outcome.OOMKill, 9, "oom"},
-		{outcome.Timeout, 15, "timeout"},
-		{outcome.CannotStart, 0, "not started"},
-		{outcome.SessionLost, 0, "exit unknown"},
-		{outcome.AgentLost, 0, "shim died"},
+		{word.Success, 0, ""},
+		{word.ExitCode, 3, "exit 3"},
+		{word.Signal, 9, "SIGKILL"},
+		{word.Signal, 99, "signal 99"},
+		{word.CoreDump, 11, "SIGSEGV (core)"},
+		{word.OOMKill, 9, "oom"},
+		{word.Timeout, 15, "timeout"},
+		{word.StartFailed, 0, "not started"},
+		{word.SessionLost, 0, "exit unknown"},
+		{word.AgentLost, 0, "shim died"},
 		{"", 0, ""},
 		{"of a later version", 0, ""},
 	} {

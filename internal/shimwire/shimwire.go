@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/plaintext"
 )
 
@@ -92,17 +93,17 @@ const (
 
 // The sources of a StatusReport.
 const (
-	OSC7501 = "osc7501" // the agent, by the Program Status Protocol on its terminal
-	Notify  = "notify"  // the agent, by sd_notify(3)
-	Title   = "title"   // the terminal's title, and a shell's prompt marks (OSC 133)
-	Bell    = "bell"    // the terminal's bell, and notification sequences (OSC 9, 99, 777)
-	Screen  = "screen"  // the terminal's screen, for an agent that reports nothing: a Spec's SetupPattern
+	OSC7501 = word.OSC7501 // the agent, by the Program Status Protocol on its terminal
+	Notify  = word.Notify  // the agent, by sd_notify(3)
+	Title   = word.Title   // the terminal's title, and a shell's prompt marks (OSC 133)
+	Bell    = word.Bell    // the terminal's bell, and notification sequences (OSC 9, 99, 777)
+	Screen  = word.Screen  // the terminal's screen, for an agent that reports nothing: a Spec's SetupPattern
 )
 
 // Activities and Reasons are the valid values of a StatusReport. A daemon ignores other values.
 var (
-	Activities = []string{"working", "idle", "waiting"}
-	Reasons    = []string{"permission", "question", "auth", "setup", "turn-ended", "error", "bell"}
+	Activities = []string{word.Working, word.Idle, word.Waiting}
+	Reasons    = []string{word.Permission, word.Question, word.Auth, word.Setup, word.TurnEnded, word.Error, word.Bell}
 )
 
 // MaxText is the size limit of Text in a StatusReport, and of every other text for the user that

@@ -1,5 +1,7 @@
 package session
 
+import "github.com/corrald/corral/dbusapi/word"
+
 // Effect is a plain value that names something to be done outside of the facts. The set is closed.
 type Effect interface{ effect() }
 
@@ -62,9 +64,9 @@ type (
 
 // The recipients of a client's signal.
 const (
-	RecipientAgent     = "agent"
-	RecipientAll       = "all"
-	RecipientLeftovers = "leftovers"
+	RecipientAgent     = word.Agent
+	RecipientAll       = word.All
+	RecipientLeftovers = word.Leftovers
 )
 
 const sigkill = 9 // signal(7)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/outcome"
 )
@@ -27,24 +28,24 @@ type Evidence struct {
 func (s *Session) Explain() []Evidence {
 	all := s.explainState()
 	activity, source, since := s.Activity()
-	all = append(all, Evidence{"activity", string(source), since, activity})
+	all = append(all, Evidence{word.Activity, string(source), since, activity})
 	a := s.Attention()
 	if s.Run.AgentAlive() {
-		all = append(all, s.explainOthers("activity", source, activityOf)...)
+		all = append(all, s.explainOthers(word.Activity, source, activityOf)...)
 	}
 	if a.Reason != "" {
 		source := string(a.Source)
 		if source == "" {
-			source = "state"
+			source = word.State
 		}
 		value := withMessage(a.Reason, a.Message)
 		if a.Acknowledged {
 			value += inParentheses("acknowledged")
 		}
-		all = append(all, Evidence{"attention", source, a.Since, value})
+		all = append(all, Evidence{word.Attention, source, a.Since, value})
 	}
 	if s.Run.AgentAlive() {
-		all = append(all, s.explainOthers("attention", a.Source, reasonOf)...)
+		all = append(all, s.explainOthers(word.Attention, a.Source, reasonOf)...)
 	}
 	return all
 }
@@ -78,7 +79,7 @@ func (s *Session) explainOthers(subject string, decider Source, valueOf func(Rep
 		case value != "":
 			value += inParentheses(s.reasonIgnored(source, report, trusted))
 			all = append(all, Evidence{subject, string(source), report.At, value})
-		case subject == "activity" && source != FromScreen && (!ok || !report.hasStatus()):
+		case subject == word.Activity && source != FromScreen && (!ok || !report.hasStatus()):
 			all = append(all, Evidence{subject, string(source), report.At, "nothing"})
 		}
 	}
@@ -116,7 +117,7 @@ func (s *Session) reasonIgnored(source Source, report Report, trusted []Source) 
 func (s *Session) explainState() []Evidence {
 	var all []Evidence
 	add := func(source string, at time.Time, value string) {
-		all = append(all, Evidence{"state", source, at, value})
+		all = append(all, Evidence{word.State, source, at, value})
 	}
 	add("user", s.Created, "created")
 	if s.Run != nil {

@@ -3,6 +3,8 @@ package session
 import (
 	"slices"
 	"time"
+
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // Source is the source of a status report: of what an agent does, or why it requests attention. The
@@ -10,16 +12,16 @@ import (
 type Source string
 
 const (
-	FromOSC7501 Source = "osc7501" // the shim: escape sequences in the agent's output
-	FromReport  Source = "report"  // the agent's hooks, on the bus
-	FromNotify  Source = "notify"  // the shim: the agent's sd_notify(3) messages
-	FromTitle   Source = "title"   // the shim: the title of the agent's terminal
-	FromBell    Source = "bell"    // the shim
-	FromOutput  Source = "output"  // the shim: whether the agent prints anything
+	FromOSC7501 Source = word.OSC7501 // the shim: escape sequences in the agent's output
+	FromReport  Source = word.Report  // the agent's hooks, on the bus
+	FromNotify  Source = word.Notify  // the shim: the agent's sd_notify(3) messages
+	FromTitle   Source = word.Title   // the shim: the title of the agent's terminal
+	FromBell    Source = word.Bell    // the shim
+	FromOutput  Source = word.Output  // the shim: whether the agent prints anything
 
 	// FromScreen is the shim's observation that the output of an agent which reports nothing shows a
 	// dialog. The property has "output" for it.
-	FromScreen Source = "screen"
+	FromScreen Source = word.Screen
 )
 
 // Sources has every source, the strongest first. The strongest one that reports something decides.
@@ -36,26 +38,23 @@ func (f Source) Public() string {
 
 // What an agent does, as in the Activity property.
 const (
-	Unknown = "unknown" // no agent is alive, or nothing was reported yet
-	Working = "working"
-	Idle    = "idle"
-	Waiting = "waiting" // for a person
+	Unknown = word.Unknown // no agent is alive, or nothing was reported yet
+	Working = word.Working
+	Idle    = word.Idle
+	Waiting = word.Waiting // for a person
 )
 
 // The reasons why a session requests attention, as in the Attention property. Reasons that follow
 // from the session's state have the name of that state.
 const (
-	Permission = "permission"
-	Question   = "question"
-	Auth       = "auth"
-	Setup      = "setup"
-	TurnEnded  = "turn-ended"
-	ErrorShown = "error"
-	BellRang   = "bell"
+	Permission = word.Permission
+	Question   = word.Question
+	Auth       = word.Auth
+	Setup      = word.Setup
+	TurnEnded  = word.TurnEnded
+	ErrorShown = word.Error
+	BellRang   = word.Bell
 )
-
-// ReportReasons are the reasons that an agent can report. Corral determines the others.
-var ReportReasons = []string{Permission, Question, Auth, Setup, TurnEnded, ErrorShown}
 
 // Report is the last status report of one source about the agent that is alive. It stands until the
 // next report of that source.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
@@ -278,7 +279,7 @@ func (s *Session) Resumable() bool {
 }
 
 // Ignore is the OnLogin of a session that is not enabled: a login does not affect it.
-const Ignore = "ignore"
+const Ignore = word.Ignore
 
 // Wanted reports whether the session is to run again: it is enabled, or a timer or another unit
 // starts it.

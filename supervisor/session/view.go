@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/outcome"
 )
@@ -14,17 +15,17 @@ import (
 type State string
 
 const (
-	Created   State = "created"   // never started
-	Starting  State = "starting"  // a run was requested, its agent has not appeared yet
-	Running   State = "running"   // scope, tmux and agent are alive
-	Stopping  State = "stopping"  // its end was requested, the scope is not empty yet
-	Stopped   State = "stopped"   // ended as the user requested
-	Completed State = "completed" // the agent exited with code 0
-	Failed    State = "failed"    // it ended otherwise
-	Stale     State = "stale"     // tmux is dead, the scope is not empty, no exit was recorded
-	Suspended State = "suspended" // ended, to be resumed
-	Orphaned  State = "orphaned"  // live, starting or never started, and its workspace is gone
-	Archived  State = "archived"  // kept, but hidden
+	Created   State = word.Created   // never started
+	Starting  State = word.Starting  // a run was requested, its agent has not appeared yet
+	Running   State = word.Running   // scope, tmux and agent are alive
+	Stopping  State = word.Stopping  // its end was requested, the scope is not empty yet
+	Stopped   State = word.Stopped   // ended as the user requested
+	Completed State = word.Completed // the agent exited with code 0
+	Failed    State = word.Failed    // it ended otherwise
+	Stale     State = word.Stale     // tmux is dead, the scope is not empty, no exit was recorded
+	Suspended State = word.Suspended // ended, to be resumed
+	Orphaned  State = word.Orphaned  // live, starting or never started, and its workspace is gone
+	Archived  State = word.Archived  // kept, but hidden
 )
 
 // States has every state, in the order of a session's life.
@@ -36,24 +37,24 @@ var States = []State{
 func (s State) Lifecycle() string {
 	switch s {
 	case Failed, Orphaned:
-		return "error"
+		return word.Error
 	case Suspended, Archived:
 		return string(s)
 	}
-	return "active"
+	return word.Active
 }
 
 // The results of a run, as in the Result property. A running one has none.
 const (
-	Success     = outcome.Success
-	ExitCode    = outcome.ExitCode
-	Signal      = outcome.Signal
-	CoreDump    = outcome.CoreDump
-	OOMKill     = outcome.OOMKill
-	Timeout     = outcome.Timeout
-	CannotStart = outcome.CannotStart
-	SessionLost = outcome.SessionLost
-	AgentLost   = outcome.AgentLost
+	Success     = word.Success
+	ExitCode    = word.ExitCode
+	Signal      = word.Signal
+	CoreDump    = word.CoreDump
+	OOMKill     = word.OOMKill
+	Timeout     = word.Timeout
+	CannotStart = word.StartFailed
+	SessionLost = word.SessionLost
+	AgentLost   = word.AgentLost
 )
 
 // View is what follows from a session's facts.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // refusal returns why an operation is not possible for a session in its present state, "" if it is.
@@ -31,19 +32,19 @@ func refusal(v verb, r *row) string {
 var possibleFor = map[verb]func(*row) bool{
 	enable:     isNotArchived,
 	restart:    isNotArchived,
-	resume:     func(r *row) bool { return isNotArchived(r) && (r.State == "stale" || !r.AgentAlive) },
-	send:       func(r *row) bool { return r.State == "suspended" || isLive(r) && !r.Frozen },
+	resume:     func(r *row) bool { return isNotArchived(r) && (r.State == word.Stale || !r.AgentAlive) },
+	send:       func(r *row) bool { return r.State == word.Suspended || isLive(r) && !r.Frozen },
 	passKeysTo: func(r *row) bool { return r.SessionAlive && isLive(r) && !r.Frozen },
 	stop:       func(r *row) bool { return isLive(r) || r.usage.leftovers > 0 },
-	suspend:    func(r *row) bool { return isLive(r) && r.State != "stopping" },
-	freeze:     func(r *row) bool { return isLive(r) && r.State != "stopping" },
+	suspend:    func(r *row) bool { return isLive(r) && r.State != word.Stopping },
+	freeze:     func(r *row) bool { return isLive(r) && r.State != word.Stopping },
 	kill:       func(r *row) bool { return r.AgentAlive },
-	archive:    func(r *row) bool { return isNotArchived(r) && (!isLive(r) || r.State == "stale" && !r.AgentAlive) },
-	logs:       func(r *row) bool { return r.State != "created" },
+	archive:    func(r *row) bool { return isNotArchived(r) && (!isLive(r) || r.State == word.Stale && !r.AgentAlive) },
+	logs:       func(r *row) bool { return r.State != word.Created },
 }
 
 func isLive(r *row) bool        { return !wording.IsEnded(r.State) }
-func isNotArchived(r *row) bool { return r.State != "archived" }
+func isNotArchived(r *row) bool { return r.State != word.Archived }
 
 func reasonUnless(possible bool, reason string) string {
 	if possible {
@@ -57,11 +58,11 @@ func stateText(r *row) string {
 	switch {
 	case r.Frozen && !wording.IsEnded(r.State):
 		return "it is frozen; f thaws it"
-	case r.State == "created":
+	case r.State == word.Created:
 		return "it was never started"
-	case r.State == "failed" || r.State == "completed":
+	case r.State == word.Failed || r.State == word.Completed:
 		return "it has " + r.State
-	case r.State == "running" && !r.AgentAlive:
+	case r.State == word.Running && !r.AgentAlive:
 		return "its agent has ended"
 	}
 	return "it is " + r.State
@@ -237,7 +238,7 @@ func lossText(r *row) string {
 	switch {
 	case !r.AgentAlive:
 		return ""
-	case r.Activity == "working":
+	case r.Activity == word.Working:
 		return "Its agent is working: what it is doing now is lost."
 	case !r.Resumable:
 		return "Its agent cannot be resumed: what it has not saved is lost."
@@ -272,7 +273,7 @@ func (m *model) restart(rows []*row) []effect {
 
 func (m *model) resume(rows []*row) []effect {
 	return m.execute(plan{verb: resume, rows: rows, newCall: func(r *row) call {
-		if r.State == "created" {
+		if r.State == word.Created {
 			return call{verb: start, id: r.Id}
 		}
 		return call{verb: resume, id: r.Id}
@@ -318,9 +319,9 @@ func (m *model) remove(rows []*row) []effect {
 // enable enables the sessions, so that they are resumed at login. If all of them are enabled, it
 // disables them.
 func (m *model) enable(rows []*row) []effect {
-	v, onLogin := enable, "resume"
+	v, onLogin := enable, word.Resume
 	if !slices.ContainsFunc(rows, func(r *row) bool { return atLogin(r) == "-" }) {
-		v, onLogin = disable, "ignore"
+		v, onLogin = disable, word.Ignore
 	}
 	newCall := func(r *row) call { return call{verb: v, id: r.Id, text: onLogin} }
 	return m.execute(plan{verb: v, rows: rows, newCall: newCall})
@@ -341,7 +342,7 @@ func (m *model) kill(rows []*row) []effect {
 		var effects []effect
 		number := signals[m.dialog.choiceIndex].number
 		for _, r := range m.stillPresent(possible) {
-			c := call{verb: kill, id: r.Id, recipient: "agent", signal: number}
+			c := call{verb: kill, id: r.Id, recipient: word.Agent, signal: number}
 			effects = append(effects, m.startCall(c)...)
 		}
 		clear(m.marked)
@@ -371,7 +372,7 @@ func (m *model) reap(rows []*row) []effect {
 			}
 			return r.Id + ": " + wording.Leftovers(r.usage.leftovers) + "."
 		},
-		newCall: func(r *row) call { return call{verb: reap, id: r.Id, recipient: "leftovers", signal: 9} },
+		newCall: func(r *row) call { return call{verb: reap, id: r.Id, recipient: word.Leftovers, signal: 9} },
 	})
 }
 
@@ -383,7 +384,7 @@ func (m *model) send(rows []*row) []effect {
 	title, text := "Send to "+names(possible), ""
 	if len(rows) == 1 {
 		text = possible[0].question
-		if possible[0].State == "suspended" {
+		if possible[0].State == word.Suspended {
 			title = "Resume " + possible[0].Id + " and send"
 		}
 	}
@@ -391,7 +392,7 @@ func (m *model) send(rows []*row) []effect {
 		var effects []effect
 		for _, r := range m.stillPresent(possible) {
 			flags := dbusapi.InputEnter
-			if r.State == "suspended" {
+			if r.State == word.Suspended {
 				flags |= dbusapi.InputResume
 			}
 			m.noteAnswer(r)

@@ -1,6 +1,10 @@
 package top
 
-import "github.com/corrald/corral/cmd/corralctl/wording"
+import (
+	"github.com/corrald/corral/cmd/corralctl/wording"
+
+	"github.com/corrald/corral/dbusapi/word"
+)
 
 // waitsForPerson reports whether the agent has asked a question or has ended its turn, and has not
 // been answered.
@@ -11,7 +15,7 @@ func waitsForPerson(r *row) bool {
 // waitsForPermission reports whether the agent asks for a permission, which approve and deny
 // answer.
 func waitsForPermission(r *row) bool {
-	return wording.IsWaiting(r.Session) && r.Attention == "permission"
+	return wording.IsWaiting(r.Session) && r.Attention == word.Permission
 }
 
 // isSeen reports whether a person has acknowledged the session's need for attention.
@@ -33,23 +37,23 @@ func urgency(r *row) int {
 		return 0
 	case wording.IsWaiting(r.Session):
 		return 1
-	case r.State == "stale" || r.State == "orphaned":
+	case r.State == word.Stale || r.State == word.Orphaned:
 		return 2
-	case attention && r.State == "failed":
+	case attention && r.State == word.Failed:
 		return 3
 	case attention:
 		return 4
 	}
 	switch r.State {
-	case "starting", "running", "stopping":
+	case word.Starting, word.Running, word.Stopping:
 		return calm
-	case "failed":
+	case word.Failed:
 		return 6
-	case "suspended":
+	case word.Suspended:
 		return 7
-	case "created":
+	case word.Created:
 		return 8
-	case "archived":
+	case word.Archived:
 		return archived
 	}
 	return 9

@@ -10,6 +10,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // column is a column of the list.
@@ -192,7 +193,7 @@ func (r *row) addRuntime(s client.Session, now time.Time) {
 
 // atLogin returns what happens to the session at login, "-" for nothing.
 func atLogin(r *row) string {
-	if r.OnLogin == "" || r.OnLogin == "ignore" {
+	if r.OnLogin == "" || r.OnLogin == word.Ignore {
 		return "-"
 	}
 	return r.OnLogin
@@ -209,7 +210,7 @@ func (m *model) activity(r *row) (text, colour string) {
 	switch {
 	case r.Frozen:
 		return "frozen", ""
-	case wording.IsEnded(r.State) && r.State != "failed" && r.usage.leftovers > 0:
+	case wording.IsEnded(r.State) && r.State != word.Failed && r.usage.leftovers > 0:
 		return wording.Leftovers(r.usage.leftovers), wording.Yellow
 	}
 	s := r.Session

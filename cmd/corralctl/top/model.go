@@ -7,6 +7,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // model holds what the screen shows and decides what each key does. It has no side effects: update
@@ -351,7 +352,7 @@ func (m *model) showError(text string)  { m.notice = notice{text: text, isError:
 func (m *model) arrange() {
 	m.order = m.order[:0]
 	for _, r := range m.rows {
-		listed := (r.State != "archived" || m.archived) && matches(r, m.filter)
+		listed := (r.State != word.Archived || m.archived) && matches(r, m.filter)
 		if listed || m.passThrough != nil && m.passThrough.id == r.Id {
 			m.order = append(m.order, r)
 		}

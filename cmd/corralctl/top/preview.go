@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"charm.land/bubbles/v2/viewport"
+
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // The screen is read again after previewInterval at the earliest, or after previewKeyDelay if a key
@@ -71,7 +73,7 @@ func (m *model) requestPreview() []effect {
 		}
 		p.outdated, delay = true, 0
 	}
-	changing := r.Activity == "working" && r.AgentAlive || m.passThrough != nil && m.passThrough.stopReason == ""
+	changing := r.Activity == word.Working && r.AgentAlive || m.passThrough != nil && m.passThrough.stopReason == ""
 	p.outdated = p.outdated || changing || height > p.lines
 	if p.requested || !p.outdated {
 		return nil

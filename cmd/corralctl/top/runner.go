@@ -13,6 +13,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // runner executes effects.
@@ -186,7 +187,7 @@ func (r *runner) attach(a attach) tea.Msg {
 // its state shows that.
 func (r *runner) checkAttach(c checkAttach) tea.Msg {
 	s, err := r.bus.Session(r.ctx, c.id)
-	ended := err == nil && (!s.SessionAlive || s.State == "stopping")
+	ended := err == nil && (!s.SessionAlive || s.State == word.Stopping)
 	name := dbusapi.ShortErrorName(err)
 	if ended || name == dbusapi.UnknownObject || name == dbusapi.NoSuchSession {
 		return attached{verb: attachTo, id: c.id}

@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // Heights of the terminal below which parts of the screen are left out.
@@ -104,24 +105,21 @@ func (m *model) cursor() *tea.Cursor {
 	return tea.NewCursor(min(m.width-1, len(filterTitle)+before), m.height-1)
 }
 
-// turnEnded is the key of the count of ended turns in header.
-const turnEnded = "turn ended"
-
 // header returns the first line: the version, the host, and the numbers of sessions, those of
 // urgent states first.
 func (m *model) header() string {
 	counts := map[string]int{}
 	for _, r := range m.rows {
-		if r.State == "archived" {
+		if r.State == word.Archived {
 			continue
 		}
 		counts["session"]++
 		counts[r.State]++
 		switch {
 		case wording.IsTurnEnded(r.Session):
-			counts[turnEnded]++
+			counts[word.TurnEnded]++
 		case wording.IsWaiting(r.Session):
-			counts["waiting"]++
+			counts[word.Waiting]++
 		}
 	}
 	left := paint(wording.Bold, "corral "+m.manager.Version) + " on " + wording.Printable(m.host)
@@ -134,17 +132,17 @@ func (m *model) header() string {
 		add(wording.Yellow, fmt.Sprintf("%d marked", n))
 	}
 	add("", wording.Plural(counts["session"], "session"))
-	for _, count := range []struct{ word, colour string }{
-		{"waiting", wording.Yellow}, {turnEnded, wording.Cyan}, {"failed", wording.Red},
-		{"stale", wording.Yellow}, {"orphaned", wording.Yellow}, {"running", wording.Green}, {"suspended", ""},
+	for _, count := range []struct{ what, colour string }{
+		{word.Waiting, wording.Yellow}, {word.TurnEnded, wording.Cyan}, {word.Failed, wording.Red},
+		{word.Stale, wording.Yellow}, {word.Orphaned, wording.Yellow}, {word.Running, wording.Green}, {word.Suspended, ""},
 	} {
-		n := counts[count.word]
+		n := counts[count.what]
 		switch {
 		case n == 0:
-		case count.word == turnEnded:
+		case count.what == word.TurnEnded:
 			add(count.colour, wording.TurnsEnded(n))
 		default:
-			add(count.colour, fmt.Sprintf("%d %s", n, count.word))
+			add(count.colour, fmt.Sprintf("%d %s", n, count.what))
 		}
 	}
 	var right string
@@ -226,7 +224,7 @@ func (m *model) detailText(r *row) (text, colour string) {
 			text += " (" + wording.Age(at, m.now) + " ago)"
 		}
 		return text, colour
-	case r.Reason != "" && (wording.IsEnded(r.State) || r.State == "stale" || r.State == "orphaned"):
+	case r.Reason != "" && (wording.IsEnded(r.State) || r.State == word.Stale || r.State == word.Orphaned):
 		return r.State + ": " + wording.Reason(r.Session), wording.StateColour(r.Session)
 	case wording.NeedsAttention(r.Session):
 		return m.activity(r)
@@ -240,14 +238,14 @@ func (m *model) noScreenText(r *row) string {
 		return "It is frozen, and its screen cannot be read: f thaws it."
 	}
 	switch r.State {
-	case "created":
+	case word.Created:
 		return "It was never started: r starts it."
-	case "stale":
+	case word.Stale:
 		if r.AgentAlive {
 			return "Its tmux server died; the agent is still running. r gives it a new terminal."
 		}
 		return "Its tmux server died. r resumes it."
-	case "starting":
+	case word.Starting:
 		return "It is starting."
 	}
 	return "It has no terminal any more: l shows its log."

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/internal/plaintext"
 )
@@ -38,7 +39,7 @@ func isUnknown(state string) bool { return state == UnknownState || state == Una
 // IsEnded returns whether a state is one in which no agent runs.
 func IsEnded(state string) bool {
 	switch state {
-	case "created", "completed", "failed", "stopped", "suspended", "archived":
+	case word.Created, word.Completed, word.Failed, word.Stopped, word.Suspended, word.Archived:
 		return true
 	}
 	return false
@@ -46,21 +47,18 @@ func IsEnded(state string) bool {
 
 // IsWaiting returns whether the session's agent is waiting for an answer.
 func IsWaiting(s client.Session) bool {
-	return s.Activity == "waiting" && !IsEnded(s.State) && !IsTurnEnded(s)
+	return s.Activity == word.Waiting && !IsEnded(s.State) && !IsTurnEnded(s)
 }
 
 // IsTurnEnded returns whether the session's agent has finished its turn, so that the user is next.
-func IsTurnEnded(s client.Session) bool { return s.Attention == turnEnded && !IsEnded(s.State) }
+func IsTurnEnded(s client.Session) bool { return s.Attention == word.TurnEnded && !IsEnded(s.State) }
 
 // HasError returns whether the session's agent is running and reports an error.
-func HasError(s client.Session) bool { return s.Attention == "error" && !IsEnded(s.State) }
-
-// turnEnded is the value of the Attention property after a finished turn.
-const turnEnded = "turn-ended"
+func HasError(s client.Session) bool { return s.Attention == word.Error && !IsEnded(s.State) }
 
 // AttentionText formats a value of the Attention property for people.
 func AttentionText(reason string) string {
-	if reason == turnEnded {
+	if reason == word.TurnEnded {
 		return "turn ended"
 	}
 	return reason
@@ -77,24 +75,24 @@ func Leftovers(n int) string {
 	return Plural(n, "processe") + " left"
 }
 
-// Matches returns whether word names the session's state or its agent's activity; "turn-ended" is
-// an activity here.
-func Matches(s client.Session, word string) bool {
-	return s.State == word || !IsEnded(s.State) && (s.Activity == word || word == turnEnded && IsTurnEnded(s))
+// Matches returns whether name is the session's state or its agent's activity; word.TurnEnded is an
+// activity here.
+func Matches(s client.Session, name string) bool {
+	return s.State == name || !IsEnded(s.State) && (s.Activity == name || name == word.TurnEnded && IsTurnEnded(s))
 }
 
 // StateColour returns the colour of a session's state, "" for none.
 func StateColour(s client.Session) string {
 	switch {
-	case s.State == "failed" || HasError(s):
+	case s.State == word.Failed || HasError(s):
 		return Red
-	case s.State == "stale" || isUnknown(s.State) || s.State == "orphaned" || IsWaiting(s):
+	case s.State == word.Stale || isUnknown(s.State) || s.State == word.Orphaned || IsWaiting(s):
 		return Yellow
 	case IsTurnEnded(s):
 		return Cyan
-	case s.State == "running":
+	case s.State == word.Running:
 		return Green
-	case s.State == "completed" || s.State == "stopped" || s.State == "archived":
+	case s.State == word.Completed || s.State == word.Stopped || s.State == word.Archived:
 		return Dim
 	}
 	return ""
@@ -106,12 +104,12 @@ func StateColour(s client.Session) string {
 func Mark(s client.Session) (sign, colour string) {
 	sign, colour = "●", StateColour(s)
 	switch {
-	case IsEnded(s.State) && s.State != "failed" || isUnknown(s.State):
+	case IsEnded(s.State) && s.State != word.Failed || isUnknown(s.State):
 		return "○", colour
 	case IsTurnEnded(s):
 		sign = "◆"
 	}
-	if s.AttentionAcknowledged && s.State != "stale" && s.State != "orphaned" {
+	if s.AttentionAcknowledged && s.State != word.Stale && s.State != word.Orphaned {
 		colour = Dim
 	}
 	return sign, colour
@@ -133,7 +131,7 @@ func NeedsAttention(s client.Session) bool {
 func StateText(s client.Session, leftovers func(client.Session) int, now time.Time) string {
 	text, _ := Activity(s)
 	switch {
-	case s.State != "running" || s.Frozen:
+	case s.State != word.Running || s.Frozen:
 	case IsWaiting(s) || IsTurnEnded(s) || HasError(s):
 		return "running (" + text + ")"
 	case s.IdleHint && s.IdleSinceHint != 0:
@@ -146,9 +144,9 @@ func StateText(s client.Session, leftovers func(client.Session) int, now time.Ti
 // "running", "running (frozen)", "completed (3 processes left)".
 func State(s client.Session, leftovers func(client.Session) int) string {
 	switch {
-	case s.State == "running" && s.Frozen:
+	case s.State == word.Running && s.Frozen:
 		return "running (frozen)"
-	case IsEnded(s.State) || s.State == "stale" && !s.AgentAlive:
+	case IsEnded(s.State) || s.State == word.Stale && !s.AgentAlive:
 		if n := leftovers(s); n > 0 {
 			return s.State + " (" + Leftovers(n) + ")"
 		}
@@ -166,12 +164,12 @@ func Activity(s client.Session) (text, colour string) {
 	case IsTurnEnded(s):
 		return "turn ended", Cyan
 	case HasError(s):
-		return "error", Red
-	case s.Activity == "" || s.Activity == "unknown":
+		return word.Error, Red
+	case s.Activity == "" || s.Activity == word.Unknown:
 		return "-", ""
-	case s.Activity == "waiting" && s.Attention != "" && s.Attention != s.State:
+	case s.Activity == word.Waiting && s.Attention != "" && s.Attention != s.State:
 		return "waiting: " + s.Attention, Yellow
-	case s.Activity == "waiting":
+	case s.Activity == word.Waiting:
 		return s.Activity, Yellow
 	}
 	return s.Activity, ""
@@ -209,21 +207,21 @@ func EllipsizeDetail(text string, width int) string {
 // "oom"; for a suspended session, what suspended it. It returns "" if there is nothing to show.
 func Outcome(s client.Session) (text, colour string) {
 	switch s.State {
-	case "failed":
-		if s.Result == outcome.SessionLost && s.Reason == outcome.ReasonMachine {
+	case word.Failed:
+		if s.Result == word.SessionLost && s.Reason == outcome.ReasonMachine {
 			return "machine went down", Red
 		}
 		return cmp.Or(outcome.Short(s.Result, int(s.ExecMainStatus)), s.Reason), Red
-	case "stale":
+	case word.Stale:
 		if s.AgentAlive {
 			return "tmux died, agent running", Yellow
 		}
 		return "tmux died", Yellow
-	case "orphaned":
+	case word.Orphaned:
 		return "workspace gone", Yellow
-	case "suspended":
+	case word.Suspended:
 		return suspendedBy(s), ""
-	case "stopped":
+	case word.Stopped:
 		return strings.TrimPrefix(s.Reason, "its "), ""
 	}
 	return "", ""
@@ -234,7 +232,7 @@ func suspendedBy(s client.Session) string {
 	case s.Reason == "":
 		return "by user"
 	case strings.HasPrefix(s.Reason, outcome.ReasonIdle):
-		return "idle"
+		return word.Idle
 	}
 	return "shutdown"
 }
@@ -242,7 +240,7 @@ func suspendedBy(s client.Session) string {
 // IsSuspendedByShutdown returns whether the session was suspended because the machine, the login
 // session or corrald shut down, and not by the user's request.
 func IsSuspendedByShutdown(s client.Session) bool {
-	return s.State == "suspended" && suspendedBy(s) == "shutdown"
+	return s.State == word.Suspended && suspendedBy(s) == "shutdown"
 }
 
 // Reason returns a sentence that explains a session's state, "" if there is none.

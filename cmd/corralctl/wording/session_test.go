@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // TestWording_OfEachKindOfSession checks the text, colour, mark and age that each kind of session
@@ -26,7 +27,7 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 		})
 	}
 	ended := func(activity, message string) client.Session {
-		s := asks(turnEnded, message)
+		s := asks(word.TurnEnded, message)
 		s.Activity = activity
 		return s
 	}
@@ -129,13 +130,13 @@ func TestActivity_OmitsTheAgentsMessage(t *testing.T) {
 		AttentionMessage: "Run rm -rf build?"}
 	text, _ := Activity(s)
 	assert.Equal(t, "waiting: permission", text)
-	s.Attention = turnEnded
+	s.Attention = word.TurnEnded
 	text, _ = Activity(s)
 	assert.Equal(t, "turn ended", text)
 }
 
 func TestMatches_StatesAndActivities(t *testing.T) {
-	ended := client.Session{State: "running", Activity: "idle", Attention: turnEnded}
+	ended := client.Session{State: "running", Activity: "idle", Attention: word.TurnEnded}
 	for _, word := range []string{"running", "idle", "turn-ended"} {
 		assert.True(t, Matches(ended, word), word)
 	}

@@ -34,8 +34,8 @@ var leaves = []string{
 	"internal/keys", "internal/logind", "internal/loginshell", "internal/mounts",
 	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program",
 	"internal/safefile", "internal/shimwire", "internal/sshagent", "internal/termsizes",
-	"internal/transient", "internal/unitproperty", "internal/version", "internal/walltimer",
-	"internal/worktree",
+	"internal/transient", "internal/unitname", "internal/unitproperty", "internal/version",
+	"internal/walltimer", "internal/worktree",
 }
 
 // plan lists, for each folder with Go code, the folders of this module that it may import. Imports
@@ -58,7 +58,8 @@ var plan = map[string][]string{
 	}, leaves),
 	"cmd/corral-shim": {
 		"internal/clock", "internal/exitstatus", "internal/keys", "internal/outcome", "internal/proc",
-		"internal/program", "internal/safefile", "internal/shimwire", "internal/termsizes", "internal/version",
+		"internal/program", "internal/safefile", "internal/shimwire", "internal/termsizes", "internal/unitname",
+		"internal/version",
 	},
 
 	// The bus: the contract and its two sides, which share nothing else.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -28,7 +29,7 @@ func runningRecord(b *bed, resumable bool) *session.Session {
 		rec.ResumeCommand = []string{"true"}
 	}
 	for _, e := range []session.Event{
-		session.RunBegun{Run: "r1", BootID: "boot", Unit: UnitName("command", "shop"), At: time.Now()},
+		session.RunBegun{Run: "r1", BootID: "boot", Unit: unitname.Scope("command", "shop"), At: time.Now()},
 		session.ScopeStarted{Run: "r1", InvocationID: "inv", ControlGroup: "/shop"},
 		session.TmuxStarted{Run: "r1", Process: session.Process{}},
 		session.AgentStarted{Run: "r1", Agent: session.Process{PID: 12, Start: 120}, At: time.Now()},

@@ -24,6 +24,7 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
 )
@@ -204,7 +205,7 @@ func (b *bed) exitWithoutEvent(id string, code int) {
 }
 
 // endScope has systemd report that the session's scope is gone.
-func (b *bed) endScope(id string) { b.sup.ScopeEnded(UnitName("command", id), "", "success") }
+func (b *bed) endScope(id string) { b.sup.ScopeEnded(unitname.Scope("command", id), "", "success") }
 
 // state returns the state that clients are shown.
 func (b *bed) state(id string) string {

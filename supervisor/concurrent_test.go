@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -230,7 +231,7 @@ func TestStart_ReturnsItsErrorIfTheScopeEndsFirst(t *testing.T) {
 func TestScopeEnd_OfAnEarlierRunIsIgnored(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
-		unit := UnitName("command", "shop")
+		unit := unitname.Scope("command", "shop")
 		b.system.start = func(p Plan, report func(session.Event)) error {
 			b.sup.ScopeEnded(unit, "inv", "success")
 			report(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "second", ControlGroup: "/" + unit})

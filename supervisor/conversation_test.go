@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -266,7 +267,7 @@ func TestConversation_IsHeldAcrossDaemonRestarts(t *testing.T) {
 		supervise(t, func(b *bed) {
 			b.withConversations()
 			holder := runningRecord(b, true)
-			holder.Agent, holder.ConversationID, holder.Run.Unit = "reports", "talk", UnitName("reports", "shop")
+			holder.Agent, holder.ConversationID, holder.Run.Unit = "reports", "talk", unitname.Scope("reports", "shop")
 			if !older {
 				holder.Defined = true
 				holder.Run.Conversation, holder.Run.ConversationFrom = "talk", session.Reported
@@ -292,7 +293,7 @@ func TestConversation_IsHeldByARunAboutToBegin(t *testing.T) {
 		synctest.Wait()
 		b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "a") })
 		assert.Equal(t, ConversationBusy, kindOf(b.sup.Start(b.t.Context(), "b")))
-		b.sup.ScopeEnded(UnitName("reports", "a"), "", "success")
+		b.sup.ScopeEnded(unitname.Scope("reports", "a"), "", "success")
 		assert.Contains(t, b.takeTrace(), "0s resume: ok")
 	})
 }
@@ -345,7 +346,7 @@ func TestConversation_IsDetectedFromOpenFiles(t *testing.T) {
 		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
 			"command": {Name: "command", ResumeCommand: []string{"resume", "%U"}, IdFile: regexp.MustCompile(`(.+)`)},
 		}))
-		detection := "0s list the open files of /" + UnitName("command", "shop")
+		detection := "0s list the open files of /" + unitname.Scope("command", "shop")
 		detections := func(activity string, seq uint32) []string {
 			s.reportStatus(seq, activity, "")
 			return slices.DeleteFunc(b.takeTrace(), func(line string) bool { return line != detection })
@@ -470,7 +471,7 @@ func TestScopeEnd_ReportedLateIsOfTheEarlierRun(t *testing.T) {
 		}
 		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
 		b.takeTrace()
-		b.sup.ScopeEnded(UnitName("created", "shop"), "inv", "success")
+		b.sup.ScopeEnded(unitname.Scope("created", "shop"), "inv", "success")
 		close(hold)
 		assert.Contains(t, b.takeTrace(), "0s start: ok")
 		assert.Equal(t, "running", b.state("shop"))
@@ -484,7 +485,7 @@ func TestResume_KeepsItsOrderWhileWaiting(t *testing.T) {
 		b.withConversations()
 		require.NoError(t, b.create("reports", Spec{ID: "shop"}))
 		b.exit("shop", 0)
-		b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success")
+		b.sup.ScopeEnded(unitname.Scope("reports", "shop"), "inv", "success")
 		b.takeTrace()
 		setDetecting := func(detecting bool) {
 			require.NoError(t, b.sup.loop.do(func() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/workspaces"
@@ -280,9 +281,9 @@ func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 			return "", refuse(SessionExists, "session %q already exists", spec.ID)
 		}
 		// Agent a-b with session c, and agent a with session b-c, would have one scope.
-		if e := c.loop.sessions.byUnit[UnitName(agent, spec.ID)]; e != nil {
+		if e := c.loop.sessions.byUnit[unitname.Scope(agent, spec.ID)]; e != nil {
 			return "", refuse(SessionExists, "session %q would have the same unit as session %q: %s",
-				spec.ID, e.rec.ID, UnitName(agent, spec.ID))
+				spec.ID, e.rec.ID, unitname.Scope(agent, spec.ID))
 		}
 		return spec.ID, nil
 	}
@@ -292,7 +293,7 @@ func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 			suffix := fmt.Sprintf("-%d", n)
 			id = strings.TrimRight(id[:min(len(id), 64-len(suffix))], ".-") + suffix
 		}
-		if c.loop.sessions.byID[id] != nil || c.loop.sessions.byUnit[UnitName(agent, id)] != nil || c.reserved[id] {
+		if c.loop.sessions.byID[id] != nil || c.loop.sessions.byUnit[unitname.Scope(agent, id)] != nil || c.reserved[id] {
 			continue
 		}
 		if _, err := os.Lstat(c.loop.records.SessionDir(id)); err == nil {

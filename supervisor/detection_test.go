@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -47,7 +48,7 @@ func TestShutdown_WaitsForThePrintedConversation(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		b.exit("shop", 0)
-		b.sup.ScopeEnded(UnitName("preset", "shop"), "inv", "success")
+		b.sup.ScopeEnded(unitname.Scope("preset", "shop"), "inv", "success")
 		<-done
 		assert.Equal(t, "printed", b.records.last("shop").ConversationID)
 	})
@@ -67,7 +68,7 @@ func TestShutdown_DoesNotWaitForeverForAConversation(t *testing.T) {
 		b.withConversations()
 		require.NoError(t, b.create("preset", Spec{ID: "shop"}))
 		b.exit("shop", 0)
-		b.sup.ScopeEnded(UnitName("preset", "shop"), "inv", "success")
+		b.sup.ScopeEnded(unitname.Scope("preset", "shop"), "inv", "success")
 		synctest.Wait()
 		began := time.Now()
 		cancel()
@@ -112,7 +113,7 @@ func TestStop_DoesNotWaitForADetection(t *testing.T) {
 		<-time.After(detectOpenTimeout)
 		assert.Contains(t, b.takeTrace(), "1s terminate shop")
 		b.exit("shop", 0)
-		b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success")
+		b.sup.ScopeEnded(unitname.Scope("reports", "shop"), "inv", "success")
 		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
 		<-time.After(detectOpenTimeout + detectPrintedTimeout)
 		assert.Contains(t, strings.Join(b.takeTrace(), "\n"), "s start: ok")

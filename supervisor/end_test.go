@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -191,7 +192,7 @@ func TestStart_IsEndedIfItHangs(t *testing.T) {
 		assert.Contains(t, trace, `30s create: cannot start "shop": its agent did not appear within 30s`)
 		assert.Contains(t, trace, "30s signal all shop SIGTERM")
 		assert.Contains(t, trace, "31s kill shop")
-		b.sup.ScopeEnded(UnitName("claude", "shop"), "", "success")
+		b.sup.ScopeEnded(unitname.Scope("claude", "shop"), "", "success")
 		snap, err := b.sup.Session("shop")
 		require.NoError(t, err)
 		assert.Equal(t, []string{"failed", "start-failed"}, []string{snap.State, snap.Result})
@@ -312,7 +313,7 @@ func TestRemove(t *testing.T) {
 			require.NoError(t, b.sup.Remove(b.t.Context(), "shop", false))
 			b.takeTrace()
 			b.endScope("shop")
-			b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
+			b.sup.ScopeStopRequested(unitname.Scope("command", "shop"), "")
 			b.fds.allReady()
 			assert.Empty(t, b.takeTrace())
 		})
@@ -355,8 +356,8 @@ func TestScopeStopRequested_StopsTheSession(t *testing.T) {
 			supervise(t, func(b *bed) {
 				row.prepare(b.system)
 				b.start("shop")
-				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
-				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
+				b.sup.ScopeStopRequested(unitname.Scope("command", "shop"), "")
+				b.sup.ScopeStopRequested(unitname.Scope("command", "shop"), "")
 				assert.Equal(t, "stopping", b.state("shop"))
 				trace := b.takeTrace()
 				assert.Equal(t, 1, count(trace, "0s terminate shop"))
@@ -387,9 +388,9 @@ func TestLeftovers_StopTimeoutKeepsTheResult(t *testing.T) {
 				exit(b)
 				<-time.After(time.Millisecond)
 				b.system.result = "success"
-				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
+				b.sup.ScopeStopRequested(unitname.Scope("command", "shop"), "")
 				<-time.After(10 * time.Second)
-				b.sup.ScopeEnded(UnitName("command", "shop"), "", "timeout")
+				b.sup.ScopeEnded(unitname.Scope("command", "shop"), "", "timeout")
 				synctest.Wait()
 				snap, err := b.sup.Session("shop")
 				require.NoError(t, err)
@@ -414,7 +415,7 @@ func TestScopeStopping_DoesNotSignalTheAgentAgain(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
 				b.start("shop")
-				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, b.sup.loop.clocks.Monotonic()})
+				b.sup.ScopeStopping(unitname.Scope("command", "shop"), "", StopCause{row.cause, b.sup.loop.clocks.Monotonic()})
 				assert.Zero(t, count(b.takeTrace(), "0s terminate shop"), "one SIGTERM is enough")
 				<-time.After(100 * time.Millisecond)
 				b.exit("shop", 0)
@@ -459,7 +460,7 @@ func TestScopeStopping_IsOrderedWithTheExitBySystemdsClock(t *testing.T) {
 				answer := make(chan struct{})
 				b.system.asked = answer
 				since := b.sup.loop.clocks.Monotonic() - row.since
-				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, since})
+				b.sup.ScopeStopping(unitname.Scope("command", "shop"), "", StopCause{row.cause, since})
 				if row.gone {
 					b.endScope("shop")
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -66,7 +67,7 @@ func freezeResult(e *entry, run, verb string, err error) error {
 		return fmt.Errorf("cannot %s session %q: %w", verb, e.rec.ID, err)
 	case e.rec.Frozen && verb == "thaw":
 		return refuse(InvalidState,
-			"cannot thaw session %q: its slice is frozen; run: systemctl --user thaw %s", e.rec.ID, Slice)
+			"cannot thaw session %q: its slice is frozen; run: systemctl --user thaw %s", e.rec.ID, unitname.Slice)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -73,7 +74,7 @@ func TestFreezeAndThaw_ByOtherPrograms(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(b.home, "freezer"), nil, 0o600))
 		b.start("shop")
 		for _, frozen := range []bool{true, false} {
-			b.system.freeze("/"+UnitName("command", "shop"), frozen)
+			b.system.freeze("/"+unitname.Scope("command", "shop"), frozen)
 			b.changedControlGroup()
 			assert.Equal(t, frozen, b.isFrozen("shop"))
 		}

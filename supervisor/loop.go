@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/retention"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
@@ -224,7 +225,7 @@ type index struct {
 // ever having run.
 func (l *loop) add(e *entry) {
 	l.sessions.byID[e.rec.ID] = e
-	l.sessions.byUnit[UnitName(e.rec.Agent, e.rec.ID)] = e
+	l.sessions.byUnit[unitname.Scope(e.rec.Agent, e.rec.ID)] = e
 	e.markDirty()
 	r := e.rec.Run
 	adoptedUnused := r == nil && e.adoptedState != "" && e.rec.Archived.IsZero()

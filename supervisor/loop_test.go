@@ -19,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -61,7 +62,7 @@ func TestIteration_SavesThenPublishesThenAnswers(t *testing.T) {
 		assert.Equal(t, []string{
 			"0s sync the exit of shop", "0s publish shop: running -> failed", "0s save shop: failed",
 		}, b.takeTrace(), "the exit is on disk before it is published, and the session's record soon afterwards")
-		b.sup.ScopeEnded(UnitName("claude", "shop"), "", "success")
+		b.sup.ScopeEnded(unitname.Scope("claude", "shop"), "", "success")
 		assert.Equal(t, []string{"0s save shop: failed", "0s publish shop: failed"}, b.takeTrace())
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // startThenMove creates session shop, moves its agent, shim and tmux server to another control
@@ -53,7 +55,7 @@ func TestOutside_AStopOfTheScopeEndsTheAgent(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.system.group, b.system.populated = "/elsewhere", false
-		b.sup.ScopeEnded(UnitName("command", "shop"), "", "timeout")
+		b.sup.ScopeEnded(unitname.Scope("command", "shop"), "", "timeout")
 		assert.Equal(t, []string{
 			"0s save shop: stopping", "0s publish shop: running -> stopping", "0s terminate shop",
 		}, only(b.takeTrace(), "save", "publish", "terminate"))

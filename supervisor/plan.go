@@ -136,12 +136,6 @@ func (e *entry) target() Target {
 	}
 }
 
-// Slice is the slice of the scopes of all sessions. The package installs it.
-const Slice = "app-corral.slice"
-
-// UnitName returns the name of the session's scope.
-func UnitName(agent, id string) string { return "app-corral-" + agent + "-" + id + ".scope" }
-
 func newRunID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails

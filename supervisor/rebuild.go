@@ -15,6 +15,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -126,10 +127,9 @@ func (a *adoption) recordFromScope(sc Scope) (*session.Session, error) {
 // contains. Both may contain '-': the right session is the one whose runtime directory contains a
 // shim's socket.
 func (a *adoption) identifySession(unit string) (id, agent string, err error) {
-	name, hasPrefix := strings.CutPrefix(unit, "app-corral-")
-	name, hasSuffix := strings.CutSuffix(name, ".scope")
+	name, is := unitname.CutScope(unit)
 	for i := range len(name) {
-		if !hasPrefix || !hasSuffix || name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
+		if !is || name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(a.loop.settings.runtimeDir(name[i+1:]), shimSocket)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -87,6 +88,6 @@ func FuzzScopeName(f *testing.F) {
 			return
 		}
 		require.Contains(t, []string{"shop", "my-shop", "b"}, id)
-		require.Equal(t, unit, UnitName(agent, id))
+		require.Equal(t, unit, unitname.Scope(agent, id))
 	})
 }

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -61,7 +62,8 @@ func (e *entry) cleanUp() {
 		e.apply(session.Cleaned{Err: err})
 		return
 	}
-	t := Target{ID: e.rec.ID, Unit: UnitName(e.rec.Agent, e.rec.ID), RuntimeDir: e.loop.settings.runtimeDir(e.rec.ID)}
+	id := e.rec.ID
+	t := Target{ID: id, Unit: unitname.Scope(e.rec.Agent, id), RuntimeDir: e.loop.settings.runtimeDir(id)}
 	before := e.removal.before
 	e.effects.afterSave(func() {
 		err := before()
@@ -89,6 +91,6 @@ func (e *entry) remove() error {
 	e.loop.problems.dropOf(e.rec.ID)
 	e.removed = true
 	delete(e.loop.sessions.byID, e.rec.ID)
-	delete(e.loop.sessions.byUnit, UnitName(e.rec.Agent, e.rec.ID))
+	delete(e.loop.sessions.byUnit, unitname.Scope(e.rec.Agent, e.rec.ID))
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -34,7 +35,7 @@ func TestStart_ThatCannotBeSavedChangesNothingElse(t *testing.T) {
 			b.call("restart", func(ctx context.Context) error { return b.sup.Restart(ctx, "shop") })
 			b.exitWithoutEvent("shop", 0)
 			fill(b, true)
-			b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success") // reported before the exit of its agent
+			b.sup.ScopeEnded(unitname.Scope("reports", "shop"), "inv", "success") // reported before the exit of its agent
 			assert.Contains(t, b.takeTrace(), `0s restart: cannot start "shop": no space left on device`)
 			fill(b, false)
 			<-time.After(time.Hour)

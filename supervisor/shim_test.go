@@ -16,6 +16,7 @@ import (
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
 )
@@ -330,7 +331,7 @@ func TestStart_FailsIfTheAgentIsOutsideItsScope(t *testing.T) {
 			`0s create: cannot start "shop": its agent was moved out of its scope, into "/elsewhere.scope"`)
 		assert.Equal(t, "failed", b.state("shop"))
 		s.disconnect()
-		b.sup.ScopeEnded(UnitName("command", "shop"), "", "success")
+		b.sup.ScopeEnded(unitname.Scope("command", "shop"), "", "success")
 		assert.Equal(t, "start-failed", s.snapshot().Result)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -158,7 +159,7 @@ func (e *entry) takeSnapshot() *Snapshot {
 		StateChanged:     rec.StateChanged,
 		Resumable:        rec.Resumable(),
 		NRuns:            rec.NRuns,
-		Unit:             UnitName(rec.Agent, rec.ID),
+		Unit:             unitname.Scope(rec.Agent, rec.ID),
 		Expires:          e.loop.expiry.clock.Expiry(rec, v.State, e.loop.settings.config.Retention),
 		Runs:             rec.RunSummaries(),
 		UnitProperties:   rec.UnitProperties,

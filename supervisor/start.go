@@ -6,6 +6,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
@@ -46,7 +47,7 @@ func (e *entry) beginRun(op session.Op, inside bool, c claim) <-chan error {
 	c.dir = workspaces.NextDirectory(e.rec, c.resolution)
 	e.claim = c
 	run := session.RunBegun{
-		Run: newRunID(), BootID: e.loop.settings.bootID, Unit: UnitName(e.rec.Agent, e.rec.ID),
+		Run: newRunID(), BootID: e.loop.settings.bootID, Unit: unitname.Scope(e.rec.Agent, e.rec.ID),
 	}
 	begin := e.loop.settings.completeBegin(e, session.Begin{Resume: resume, Inside: inside, Run: run})
 	return e.request(func(reply session.ReplyID) session.Event {

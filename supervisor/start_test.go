@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // TestStart_ThatHasFailedIsNotCarriedOut: the effects of a start are carried out late because an
@@ -14,7 +16,7 @@ func TestStart_ThatHasFailedIsNotCarriedOut(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		b.exit("shop", 0)
-		b.sup.ScopeEnded(UnitName("command", "shop"), "inv", "success")
+		b.sup.ScopeEnded(unitname.Scope("command", "shop"), "inv", "success")
 		hang := make(chan struct{})
 		b.onLoop(func() { b.sup.loop.sessions.byID["shop"].effects.add(func() { <-hang }) })
 		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -48,8 +49,8 @@ func withTwoSessions(t *testing.T, f func(b *bed, quit func(), ended func() bool
 // that of shop may be stopping.
 func listedScopes(stopping bool) []Scope {
 	return []Scope{
-		{Name: UnitName("command", "shop"), InvocationID: "inv", Active: true, Stopping: stopping},
-		{Name: UnitName("command", "site"), InvocationID: "inv", Active: true},
+		{Name: unitname.Scope("command", "shop"), InvocationID: "inv", Active: true, Stopping: stopping},
+		{Name: unitname.Scope("command", "site"), InvocationID: "inv", Active: true},
 	}
 }
 
@@ -79,7 +80,7 @@ func TestShutdown_StopsSessionsThatSystemdStops(t *testing.T) {
 // scopes were listed, and before they were abandoned.
 func TestShutdown_StopsSessionsThatSystemdBeginsToStop(t *testing.T) {
 	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
-		b.system.scopes, b.system.tooLate = listedScopes(false), []string{UnitName("command", "shop")}
+		b.system.scopes, b.system.tooLate = listedScopes(false), []string{unitname.Scope("command", "shop")}
 		quit()
 		assert.Equal(t, []string{
 			"0s abandon app-corral-command-shop.scope, app-corral-command-site.scope", "0s ends in 15s",
@@ -97,7 +98,7 @@ func TestShutdown_StopsSessionsAtSystemdsRequest(t *testing.T) {
 	withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
 		b.system.scopes = listedScopes(true)
 		quit()
-		b.sup.ScopeStopRequested(UnitName("command", "shop"), "inv")
+		b.sup.ScopeStopRequested(unitname.Scope("command", "shop"), "inv")
 		assert.Contains(t, b.takeTrace(), "0s terminate shop", "at once")
 		b.exit("shop", 0)
 		b.endScope("shop")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/workspaces"
 )
@@ -104,7 +105,7 @@ func TestAdopt_WaitsOnceForWorkspacesThatDoNotAnswer(t *testing.T) {
 		var saved []*session.Session
 		for id, dir := range map[string]string{"dead": dead, "orphan": gone, "shop": b.home} {
 			rec := &session.Session{ID: id, Agent: "command", WorkingDirectory: dir, Workspace: dir, Created: time.Now()}
-			rec.Apply(session.RunBegun{Run: "run-" + id, BootID: "boot", Unit: UnitName("command", id), At: time.Now()})
+			rec.Apply(session.RunBegun{Run: "run-" + id, BootID: "boot", Unit: unitname.Scope("command", id), At: time.Now()})
 			require.NoError(t, runs(Plan{Unit: rec.Run.Unit, Spec: shimwire.Spec{RunID: rec.Run.ID}},
 				func(ev session.Event) { rec.Apply(ev) }))
 			require.NoError(t, b.records.Create(id))

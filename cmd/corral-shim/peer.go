@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 
-	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // peerKind is what a process that connects to the socket is permitted to do, according to its
@@ -25,7 +25,7 @@ func (k peerKind) canType() bool { return k == daemonPeer || k == anyPeer }
 
 // classifyConnection returns what the process at the other end of a connection is permitted to do.
 func (s *shim) classifyConnection(fd int) peerKind {
-	if shimwire.SessionScope(s.cgroup) == nil {
+	if unitname.ScopeIn(s.cgroup) == nil {
 		return anyPeer
 	}
 	pid, e := sysPeer(fd)
@@ -39,7 +39,7 @@ func (s *shim) classifyConnection(fd int) peerKind {
 // group, which is in a session scope. A scope that contains both does not make the peer foreign:
 // Corral may run with a systemd of its own inside one of its own sessions.
 func classifyPeer(own, peer []byte) peerKind {
-	scope := shimwire.SessionScope(own)
+	scope := unitname.ScopeIn(own)
 	switch below, is := bytes.CutPrefix(peer, scope); {
 	case len(peer) == 0:
 		return foreignPeer
@@ -55,7 +55,7 @@ func classifyPeer(own, peer []byte) peerKind {
 			common = i
 		}
 	}
-	if shimwire.SessionScope(peer[common:]) != nil {
+	if unitname.ScopeIn(peer[common:]) != nil {
 		return foreignPeer
 	}
 	return daemonPeer

@@ -12,6 +12,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 var logsVerb = verb{
@@ -257,7 +258,7 @@ func (o *logsOptions) showJournal(ctx context.Context, c *ctl, ids []string) err
 			message := fmt.Sprintf("cannot show the journal of %q: it was never started", id)
 			return &failure{exitFailed, message, "corralctl start " + id}
 		}
-		command = append(command, "--unit="+scopeName(s.Agent, s.Id))
+		command = append(command, "--unit="+unitname.Scope(s.Agent, s.Id))
 	}
 	if o.follow {
 		command = append(command, "--follow")

@@ -18,7 +18,7 @@ import (
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/proc"
-	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // Agents wait for their hooks, so these limits keep report short, even if the bus or corrald hangs.
@@ -114,7 +114,7 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 // process connects to the bus.
 func isFromSession() bool {
 	group, _ := proc.Cgroup(os.Getpid())
-	return shimwire.SessionScope([]byte(group)) != nil || os.Getenv(sessionVariable) != ""
+	return unitname.ScopeIn([]byte(group)) != nil || os.Getenv(sessionVariable) != ""
 }
 
 // sessionVariable is the environment variable with the session's id, in the agent and all that it

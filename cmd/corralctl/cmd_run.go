@@ -18,6 +18,7 @@ import (
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // commandAgent is the agent that runs any command.
@@ -326,14 +327,8 @@ func (r *runOptions) printStarted(c *ctl, agent, id string) {
 	case r.spec.NoStart:
 		c.print("%s session %s.\n", done, id)
 	default:
-		c.print("%s session %s (%s).\n", done, id, scopeName(agent, id))
+		c.print("%s session %s (%s).\n", done, id, unitname.Scope(agent, id))
 	}
-}
-
-// scopeName returns the name of the scope of a session's run. The name is documented, so that users
-// can write drop-ins for it.
-func scopeName(agent, id string) string {
-	return "app-corral-" + agent + "-" + id + ".scope"
 }
 
 // cannotRun is cannotCreate. If the agent does not exist, it suggests a similar agent or the

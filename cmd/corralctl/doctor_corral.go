@@ -19,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/sshagent"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/version"
 )
 
@@ -30,7 +31,7 @@ func (e *examination) checkDaemon(ctx context.Context) []finding {
 	if e.bus == nil {
 		return []finding{fault("", "cannot be reached: there is no user bus")}
 	}
-	const unit = "corrald.service"
+	const unit = unitname.Daemon
 	var enabled string
 	if err := e.systemd(ctx, "GetUnitFileState", []any{unit}, &enabled); err != nil {
 		enabled = ""

@@ -12,6 +12,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // straysOf returns the processes outside of each session's scope, by the session's id. It returns
@@ -38,7 +39,7 @@ func strayPlace(s dbusapi.Stray) string {
 func strayUnit(s dbusapi.Stray) string {
 	last := path.Base(s.ControlGroup)
 	is := strings.HasSuffix(last, ".scope") || strings.HasSuffix(last, ".service")
-	for _, other := range []string{"init.scope", "session-", "user@", "app-corral-"} {
+	for _, other := range []string{"init.scope", "session-", "user@", unitname.ScopePrefix} {
 		is = is && !strings.HasPrefix(last, other)
 	}
 	if !is || strings.HasPrefix(s.ControlGroup, "/system.slice/") {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/deadline"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // enableTimeout bounds how long systemd may take to enable the daemon.
@@ -34,7 +35,7 @@ func (l *loginEnabler) enable(required bool) {
 	}
 	ctx, cancel := deadline.Context(context.Background(), enableTimeout)
 	defer cancel()
-	enabled, err := l.units.EnableUnit(ctx, "corrald.service")
+	enabled, err := l.units.EnableUnit(ctx, unitname.Daemon)
 	if err != nil {
 		l.log.Warn("cannot have systemd start corrald at login", "err", err)
 		return

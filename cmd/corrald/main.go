@@ -19,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/store"
@@ -124,7 +125,7 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 // abandonLost releases the scopes whose controller, an earlier daemon, no longer exists: systemd
 // would leave it to that controller to stop them. It stops released scopes itself.
 func (d *parts) abandonLost(ctx context.Context) {
-	names, err := d.units.AbandonLost(ctx, "app-corral-*.scope")
+	names, err := d.units.AbandonLost(ctx, unitname.Scopes)
 	if err != nil && ctx.Err() == nil {
 		d.log.Warn("cannot determine which process controls the scopes", "err", err)
 	}

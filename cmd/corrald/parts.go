@@ -20,6 +20,7 @@ import (
 	"github.com/corrald/corral/internal/logind"
 	"github.com/corrald/corral/internal/mounts"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/internal/walltimer"
 	"github.com/corrald/corral/internal/worktree"
@@ -125,7 +126,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		return nil, err
 	}
 	info := server.Info{
-		Version: version.Version, Slice: supervisor.Slice, StateDir: p.state, Reload: d.reload, Log: out,
+		Version: version.Version, Slice: unitname.Slice, StateDir: p.state, Reload: d.reload, Log: out,
 		SetNotifications: func(on bool) error { return d.notify.SetEnabled(on) },
 		StartAtLogin:     (&loginEnabler{parts: d}).enable,
 	}

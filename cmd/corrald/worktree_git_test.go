@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/testbed"
-	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // script writes an executable script below the daemon's home, and returns its path.
@@ -182,8 +182,8 @@ func isRunning(pid int) bool {
 func TestWorktree_GitCannotBeRun(t *testing.T) {
 	d := startWithRepository(t)
 	before := d.git(t, "src/shop", "for-each-ref")
-	testbed.Systemctl(t, "mask", "--runtime", supervisor.Slice)
-	defer testbed.Systemctl(t, "unmask", "--runtime", supervisor.Slice)
+	testbed.Systemctl(t, "mask", "--runtime", unitname.Slice)
+	defer testbed.Systemctl(t, "unmask", "--runtime", unitname.Slice)
 	_, err := d.tryCreate(t, "shop", d.worktree("", ""))
 	assertRefused(t, err, dbusapi.StartFailed, "cannot create a worktree of workspace", "cannot run git",
 		"corral-worktree-shop-")

@@ -16,8 +16,8 @@ import (
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/transient"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/worktree"
-	"github.com/corrald/corral/supervisor"
 )
 
 // worktreeStep, as the only argument, makes this program carry out one step with a git worktree, in
@@ -61,7 +61,7 @@ func (p paths) runWorktreeStep(ctx context.Context, name string, input []byte) (
 	}
 	defer func() { _ = conn.Close() }()
 	output, err := transient.Capture(ctx, conn, transient.Service{
-		Kind: "worktree", Name: name, Description: "Git worktree of Corral session " + name, Slice: supervisor.Slice,
+		Kind: "worktree", Name: name, Description: "Git worktree of Corral session " + name, Slice: unitname.Slice,
 		Argv: []string{p.self, worktreeStep},
 		Properties: []transient.Property{
 			{Name: "TasksMax", Value: dbus.MakeVariant(uint64(worktreeStepTasks))},

@@ -7,6 +7,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // ExcludedError is returned if systemd does not start the daemon for this user because
@@ -38,7 +39,7 @@ func (c *Client) checkExcluded(ctx context.Context) error {
 		Parameter       string
 		State           int32
 	}
-	err := bus.Systemd(c.conn).CallWithContext(ctx, bus.SystemdManager+".LoadUnit", 0, "corrald.service").Store(&path)
+	err := bus.Systemd(c.conn).CallWithContext(ctx, bus.SystemdManager+".LoadUnit", 0, unitname.Daemon).Store(&path)
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // adopted is the number of running sessions that the bar of the adoption refers to.
@@ -85,7 +86,7 @@ func survey(dir string) error {
 	defer func() { _ = conn.Close() }()
 	var units [][]any
 	err = bus.Systemd(conn).Call(bus.SystemdManager+".ListUnitsByPatterns", 0, []string{},
-		[]string{"app-corral-*.scope"}).Store(&units)
+		[]string{unitname.Scopes}).Store(&units)
 	if err != nil {
 		return fmt.Errorf("cannot list the scopes: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/corrald/corral/internal/unitname"
 )
 
 // usage is what the threads of a Go program have used so far.
@@ -114,7 +116,7 @@ func inScopes(comm string) ([]int, error) {
 		dir := filepath.Dir(name)
 		group, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if strings.Contains(string(group), "/app-corral-") {
+		if strings.Contains(string(group), "/"+unitname.ScopePrefix) {
 			pids = append(pids, pid)
 		}
 	}

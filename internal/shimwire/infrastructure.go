@@ -1,7 +1,6 @@
 package shimwire
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/corrald/corral/internal/proc"
@@ -22,18 +21,6 @@ func IsInfrastructure(name string, arguments func() []string) bool {
 		return len(args) > 0 && args[0] == TmuxClient
 	}
 	return strings.HasPrefix(name, "tmux: ") || strings.HasPrefix(name, "corral-shim") || name == "utempter"
-}
-
-// SessionScope returns the prefix of a control group's path up to the innermost scope of a session,
-// or nil if there is none. It does not allocate.
-func SessionScope(path []byte) []byte {
-	for end := len(path); end > 0; end = bytes.LastIndexByte(path[:end], '/') {
-		name := path[bytes.LastIndexByte(path[:end], '/')+1 : end]
-		if bytes.HasPrefix(name, []byte("app-corral-")) && bytes.HasSuffix(name, []byte(".scope")) {
-			return path[:end]
-		}
-	}
-	return nil
 }
 
 // CountLeftovers returns the number of processes in the control group of a session whose agent has

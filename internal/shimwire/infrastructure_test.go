@@ -26,24 +26,3 @@ func TestIsInfrastructure(t *testing.T) {
 		assert.Equal(t, row.want, got, "%s %v", row.name, row.args)
 	}
 }
-
-func TestSessionScope_IsTheInnermost(t *testing.T) {
-	const user = "/user.slice/user-1000.slice/user@1000.service"
-	const scope = user + "/app.slice/app-corral.slice/app-corral-claude-shop.scope"
-	const nested = scope + "/init.scope/app.slice/app-corral.slice/app-corral-claude-inner.scope"
-	for path, want := range map[string]string{
-		scope:                 scope,
-		scope + "/inner":      scope,
-		nested + "/inner":     nested,
-		"/app-corral-x.scope": "/app-corral-x.scope",
-
-		"": "", "/": "",
-		"/user.slice/user-1000.slice/session-2.scope": "",
-		user + "/session.slice/corrald.service":       "",
-		"/app-corral-x.scope.d":                       "",
-	} {
-		got := SessionScope([]byte(path))
-		assert.Equal(t, want, string(got), path)
-		assert.Equal(t, want == "", got == nil, path)
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/unitproperty"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
@@ -27,11 +28,11 @@ func newScope(p supervisor.Plan) (units.Scope, error) {
 		props[name] = value
 	}
 	set("Description", p.Description)
-	set("Slice", supervisor.Slice)
+	set("Slice", unitname.Slice)
 	set("Delegate", true) // so that a new tmux server can be started in it later
 	set("TimeoutStopUSec", uint64(p.StopTimeout/time.Microsecond))
 	// At logout, systemd stops the daemon before the scope, and the daemon saves its state.
-	set("Before", []string{"corrald.service"})
+	set("Before", []string{unitname.Daemon})
 	set("Documentation", []string{"https://github.com/corrald/corral"}) // shown by systemctl status
 	for _, line := range p.ScopeSettings {
 		name, value, err := unitproperty.Parse(line)

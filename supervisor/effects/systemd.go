@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/units"
 )
@@ -13,7 +14,7 @@ type systemd struct{ units *units.Manager }
 
 // Scopes implements supervisor.Systemd.
 func (s systemd) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
-	all, err := s.units.List(ctx, "app-corral-*.scope")
+	all, err := s.units.List(ctx, unitname.Scopes)
 	if err != nil {
 		return nil, err
 	}

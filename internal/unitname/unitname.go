@@ -1,0 +1,46 @@
+// Package unitname has the names of Corral's units. They are documented, so that users can write
+// drop-ins for them.
+package unitname
+
+import (
+	"bytes"
+	"strings"
+)
+
+const (
+	// Daemon is the service of corrald.
+	Daemon = "corrald.service"
+	// Slice is the slice of the scopes of all sessions. The package installs it.
+	Slice = "app-corral.slice"
+	// Scopes is a pattern that matches the scope of every session.
+	Scopes = ScopePrefix + "*" + ScopeSuffix
+)
+
+// ScopePrefix and ScopeSuffix are the beginning and the end of the name of a session's scope.
+const (
+	ScopePrefix = "app-corral-"
+	ScopeSuffix = ".scope"
+)
+
+// Scope returns the name of a session's scope.
+func Scope(agent, id string) string { return ScopePrefix + agent + "-" + id + ScopeSuffix }
+
+// CutScope returns the part of a scope's name that contains the agent and the id, separated by "-".
+// It returns false if no session can have this scope.
+func CutScope(unit string) (string, bool) {
+	name, hasPrefix := strings.CutPrefix(unit, ScopePrefix)
+	name, hasSuffix := strings.CutSuffix(name, ScopeSuffix)
+	return name, hasPrefix && hasSuffix
+}
+
+// ScopeIn returns the prefix of a control group's path up to the innermost scope of a session,
+// or nil if there is none. It does not allocate.
+func ScopeIn(path []byte) []byte {
+	for end := len(path); end > 0; end = bytes.LastIndexByte(path[:end], '/') {
+		name := path[bytes.LastIndexByte(path[:end], '/')+1 : end]
+		if bytes.HasPrefix(name, []byte(ScopePrefix)) && bytes.HasSuffix(name, []byte(ScopeSuffix)) {
+			return path[:end]
+		}
+	}
+	return nil
+}

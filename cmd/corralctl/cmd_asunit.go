@@ -203,7 +203,7 @@ func isManagerStopping(ctx context.Context) bool {
 	}
 	defer func() { _ = conn.Close() }()
 	state, err := bus.SystemdProperty[string](ctx, conn, "SystemState")
-	return err == nil && state == "stopping"
+	return err == nil && state == bus.SystemStopping
 }
 
 func (u *asUnit) setReady() {

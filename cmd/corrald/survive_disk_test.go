@@ -126,7 +126,8 @@ func TestInotify_WithoutInstancesSessionsStartAndEnd(t *testing.T) {
 	d.run(t, "starts", "exit 3").waitOutcome(outcome{"failed", "exit-code", 1, 3, "command exited with code 3", "error"})
 	kill(t, pid, syscall.SIGUSR1)
 	d.session(t, "lives").waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
-	assert.Equal(t, 1, strings.Count(d.log.String(), "error: changes of files are reported late: cannot watch"), "logged once")
+	const late = "error: changes of files are reported late: cannot watch"
+	assert.Equal(t, 1, strings.Count(d.log.String(), late), "logged once")
 	giveBack()
 	d.waitProblems(t, 0)
 	work := testbed.Dir(t)

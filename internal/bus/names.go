@@ -15,6 +15,7 @@ const (
 	SystemdManager    = SystemdName + ".Manager"
 	SystemdUnit       = SystemdName + ".Unit"
 	SystemdNoSuchUnit = SystemdName + ".NoSuchUnit" // an error
+	SystemStopping    = "stopping"                  // a value of the manager's SystemState
 )
 
 // The names of the bus itself, see the D-Bus Specification.

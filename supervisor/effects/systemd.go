@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/units"
@@ -61,5 +62,5 @@ func (s systemd) StartTime(ctx context.Context) (time.Duration, error) {
 // well.
 func (s systemd) IsStopping(ctx context.Context) bool {
 	state, err := s.units.State(ctx)
-	return err == nil && state == "stopping"
+	return err == nil && state == bus.SystemStopping
 }

@@ -93,8 +93,7 @@ var plan = map[string][]string{
 		"supervisor/session", "supervisor/sources", "internal/deadline", "internal/inotify",
 	},
 	"supervisor/effects": slices.Concat([]string{
-		"supervisor", "supervisor/conversations", "supervisor/environments", "supervisor/session",
-		"supervisor/workspaces", "units", "tmux",
+		"supervisor", "supervisor/conversations", "supervisor/environments", "supervisor/session", "units", "tmux",
 	}, leaves),
 	"units": leaves,
 	"tmux":  leaves,

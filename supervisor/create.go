@@ -15,6 +15,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
@@ -102,7 +103,7 @@ func (c *creation) checkSpec(agent string, spec *Spec) error {
 	if !filepath.IsAbs(dir) {
 		return refuse(Invalid, "invalid WorkingDirectory %s: expected an absolute path", brief(dir))
 	}
-	if err := workspaces.Check(dir); err != nil {
+	if err := program.CheckWorkspace(dir); err != nil {
 		return refuse(WorkspaceMissing, "%v", err)
 	}
 	spec.workspace, spec.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -22,26 +21,17 @@ type agent struct {
 	started    time.Time
 }
 
-// startError is the reason why a command could not be started: a sentence for the user, and the
-// exit code that a shell would use.
-type startError struct {
-	text string
-	code int
-}
-
-func (e *startError) Error() string { return e.text }
-
 // startAgent executes the command of the spec as the leader of a new session whose controlling
-// terminal is slave. It returns once the program was executed; every error is a *startError. The
+// terminal is slave. It returns once the program was executed; every error is a *program.Error. The
 // pidfd, which it gets from clone(2), requires Linux 5.2.
 func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
-	if err := checkWorkspace(spec.Dir); err != nil {
+	if err := program.CheckWorkspace(spec.Dir); err != nil {
 		return agent{}, err
 	}
 	name := spec.Args[0]
 	path, err := program.Find(name, spec.Env, spec.Dir)
-	if e := (*program.Error)(nil); errors.As(err, &e) {
-		return agent{}, &startError{e.Text, e.Code}
+	if err != nil {
+		return agent{}, err
 	}
 	a := agent{pidfd: -1}
 	attr := &syscall.ProcAttr{
@@ -61,41 +51,18 @@ func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
 	return a, nil
 }
 
-func checkWorkspace(dir string) error {
-	st, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return &startError{"workspace " + strconv.Quote(dir) + " does not exist", 126}
-	case err == nil && !st.IsDir():
-		return &startError{"workspace " + strconv.Quote(dir) + " is not a directory", 126}
-	case err == nil:
-		err = unix.Access(dir, unix.X_OK)
-	}
-	if err != nil {
-		return &startError{"workspace " + strconv.Quote(dir) + " cannot be entered: " + errnoText(err), 126}
-	}
-	return nil
-}
-
 // execError describes an execve error of a command whose file exists and is executable.
 func execError(name string, err error) error {
-	name = strconv.Quote(name)
+	text := "command " + strconv.Quote(name)
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		return &startError{"command " + name + " needs an interpreter that does not exist", 126}
+		text += " needs an interpreter that does not exist"
 	case errors.Is(err, syscall.EACCES):
-		return &startError{"command " + name + " is not executable", 126}
+		text += " is not executable"
+	default:
+		text += " cannot be executed: " + err.Error()
 	}
-	return &startError{"command " + name + " cannot be executed: " + errnoText(err), 126}
-}
-
-// errnoText returns the kernel's error message without the operation and the path.
-func errnoText(err error) string {
-	var e syscall.Errno
-	if errors.As(err, &e) {
-		return e.Error()
-	}
-	return err.Error()
+	return &program.Error{Text: text, Code: program.NotExecutable}
 }
 
 // sendHangup sends the signals that the kernel sends when a terminal is closed: SIGHUP to the

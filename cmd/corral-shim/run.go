@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/shimwire"
 )
@@ -98,7 +101,7 @@ func runAgent(path string) int {
 		return exitFailure
 	}
 	if err := s.prepare(); err != nil {
-		return s.notStarted(&startError{"cannot prepare a terminal for the command: " + err.Error(), exitFailure})
+		return s.notStarted(fmt.Errorf("cannot prepare a terminal for the command: %w", err))
 	}
 	if err := s.start(); err != nil {
 		return s.notStarted(err)
@@ -193,7 +196,7 @@ func (s *shim) watchPane() {
 func (s *shim) start() error {
 	slave, err := s.inner.openSlave(0)
 	if err != nil {
-		return &startError{"cannot prepare a terminal for the command: " + err.Error(), exitFailure}
+		return fmt.Errorf("cannot prepare a terminal for the command: %w", err)
 	}
 	s.agent, err = startAgent(&s.spec, slave)
 	_ = unix.Close(slave)
@@ -220,8 +223,8 @@ func (s *shim) start() error {
 // the shim's exit code.
 func (s *shim) notStarted(err error) int {
 	code := exitFailure
-	if e, ok := err.(*startError); ok { //nolint:errorlint // it is created here and never wrapped
-		code = e.code
+	if e := (*program.Error)(nil); errors.As(err, &e) {
+		code = e.Code
 	}
 	s.removeSocket()
 	now := time.Now()

@@ -1,6 +1,6 @@
-// Package program finds the executable file for a command name by the rules of execvp(3), in an
-// environment that is not that of this process. What a program runs in its own environment,
-// exec.LookPath finds.
+// Package program checks whether a command can be executed in a workspace, and finds its executable
+// file by the rules of execvp(3). The environment is not that of this process: what a program runs
+// in its own environment, exec.LookPath finds.
 package program
 
 import (
@@ -94,8 +94,32 @@ func checkExecutable(path, name, dir string) error {
 	case err == nil, errors.Is(err, fs.ErrPermission):
 		return &Error{Text: "command " + strconv.Quote(name) + " is not executable", Code: NotExecutable, hidden: err != nil}
 	}
-	if e := syscall.Errno(0); errors.As(err, &e) {
-		err = e
+	return &Error{Text: "command " + strconv.Quote(name) + " cannot be found: " + errnoText(err), Code: NotFound}
+}
+
+// CheckWorkspace returns the reason for which no command can be executed in the directory at path:
+// it does not exist, or cannot be entered. Every error is an *Error. It may block.
+func CheckWorkspace(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		err = unix.Access(path, unix.X_OK)
 	}
-	return &Error{Text: "command " + strconv.Quote(name) + " cannot be found: " + err.Error(), Code: NotFound}
+	workspace := "workspace " + strconv.Quote(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Error{Text: workspace + " does not exist", Code: NotExecutable}
+	case err != nil:
+		return &Error{Text: "cannot use " + workspace + ": " + errnoText(err), Code: NotExecutable}
+	case !info.IsDir():
+		return &Error{Text: workspace + " is not a directory", Code: NotExecutable}
+	}
+	return nil
+}
+
+// errnoText returns the kernel's error message without the operation and the path.
+func errnoText(err error) string {
+	if e := syscall.Errno(0); errors.As(err, &e) {
+		return e.Error()
+	}
+	return err.Error()
 }

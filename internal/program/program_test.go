@@ -43,3 +43,25 @@ func TestFind_FollowsExecvp(t *testing.T) {
 	assert.Equal(t, b+"/tool", found)
 	assert.Equal(t, "/bin:/usr/bin", SearchPath([]string{"HOME=/"}))
 }
+
+func TestCheckWorkspace_RequiresADirectory(t *testing.T) {
+	dir := t.TempDir()
+	file, link, missing := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "missing")
+	loop := filepath.Join(dir, "loop")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Symlink(dir, link))
+	require.NoError(t, os.Symlink(loop, loop))
+	for path, want := range map[string]string{
+		dir: "", link: "",
+		file:        `workspace "` + file + `" is not a directory`,
+		missing:     `workspace "` + missing + `" does not exist`,
+		file + "/x": `cannot use workspace "` + file + `/x": not a directory`,
+		loop:        `cannot use workspace "` + loop + `": too many levels of symbolic links`,
+	} {
+		err := CheckWorkspace(path)
+		assert.Equal(t, want == "", err == nil, path)
+		if err != nil {
+			assert.Equal(t, want, err.Error())
+		}
+	}
+}

@@ -19,7 +19,6 @@ import (
 	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
-	"github.com/corrald/corral/supervisor/workspaces"
 )
 
 // withConversation returns the plan with the command that the run executes: if the plan has a
@@ -57,7 +56,7 @@ func (x *Executor) createConversation(
 ) error {
 	command := p.IDCommand
 	doing := fmt.Sprintf("cannot create a conversation with %q", strings.Join(command, " "))
-	if err := workspaces.Check(p.Spec.Dir); err != nil {
+	if err := program.CheckWorkspace(p.Spec.Dir); err != nil {
 		return err
 	}
 	variables, err := x.variables(ctx, p)

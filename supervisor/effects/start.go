@@ -18,11 +18,11 @@ import (
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
-	"github.com/corrald/corral/supervisor/workspaces"
 	"github.com/corrald/corral/tmux"
 	"github.com/corrald/corral/units"
 )
@@ -35,7 +35,7 @@ func (x *Executor) start(ctx context.Context, p supervisor.Plan, report func(ses
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := workspaces.Check(p.Spec.Dir); err != nil {
+	if err := program.CheckWorkspace(p.Spec.Dir); err != nil {
 		return err
 	}
 	if err := x.checkUnitFree(ctx, p); err != nil {

@@ -1,10 +1,6 @@
 package workspaces
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -58,19 +54,4 @@ func InodeOf(path string) session.Inode {
 		return session.Inode{}
 	}
 	return session.Inode{Device: st.Dev, Number: st.Ino}
-}
-
-// Check returns an error, one sentence that names the workspace, unless there is a directory at
-// path. It may block.
-func Check(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("workspace %q does not exist", path)
-	case err != nil:
-		return fmt.Errorf("cannot use workspace %q: %w", path, errors.Unwrap(err))
-	case !info.IsDir():
-		return fmt.Errorf("workspace %q is not a directory", path)
-	}
-	return nil
 }

@@ -42,24 +42,12 @@ func TestDirectory_OfARun(t *testing.T) {
 	assert.Equal(t, Directory{"/new", next}, NextDirectory(current, &Resolution{dir: Directory{"/new", next}}))
 }
 
-func TestCheck_RequiresADirectory(t *testing.T) {
+func TestResolve_FollowsLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	file, link, missing := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "missing")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Symlink(dir, link))
-	for path, want := range map[string]string{
-		dir: "", link: "",
-		file:        `workspace "` + file + `" is not a directory`,
-		missing:     `workspace "` + missing + `" does not exist`,
-		file + "/x": `cannot use workspace "` + file + `/x": not a directory`,
-	} {
-		err := Check(path)
-		assert.Equal(t, want == "", err == nil, path)
-		if err != nil {
-			assert.Equal(t, want, err.Error())
-		}
-	}
 	assert.Equal(t, dir, Resolve(link))
 	assert.Equal(t, missing, Resolve(missing+"/."), "cleaned")
 	assert.NotZero(t, InodeOf(dir))

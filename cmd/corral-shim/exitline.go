@@ -183,13 +183,7 @@ func (s *tmuxServer) run(deadline time.Time, args ...string) (string, error) {
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	var ws unix.WaitStatus
-	for {
-		if _, e := unix.Wait4(pid, &ws, 0, nil); e != unix.EINTR {
-			break
-		}
-	}
-	if err == nil && ws != 0 {
+	if ws, _ := waitChild(pid); err == nil && ws != 0 {
 		err = fmt.Errorf("tmux: status %#x", int(ws))
 	}
 	return string(out), err

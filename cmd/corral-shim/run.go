@@ -276,13 +276,7 @@ func (s *shim) finish() int {
 
 // reap gets the agent's exit status from the kernel. The agent has already exited.
 func (s *shim) reap() exitstatus.Status {
-	var ws unix.WaitStatus
-	var usage unix.Rusage
-	for {
-		if _, err := unix.Wait4(s.agent.pid, &ws, 0, &usage); err != unix.EINTR {
-			break
-		}
-	}
+	ws, usage := waitChild(s.agent.pid)
 	exited := clock.Monotonic()
 	status := exitstatus.Status{
 		RunID: s.spec.RunID, BootID: s.bootID, PID: s.agent.pid, Code: exitstatus.Exited, Value: ws.ExitStatus(),
@@ -298,4 +292,13 @@ func (s *shim) reap() exitstatus.Status {
 		}
 	}
 	return status
+}
+
+// waitChild waits for the end of a child process, and reaps it.
+func waitChild(pid int) (ws unix.WaitStatus, usage unix.Rusage) {
+	for {
+		if _, e := unix.Wait4(pid, &ws, 0, &usage); e != unix.EINTR {
+			return ws, usage
+		}
+	}
 }

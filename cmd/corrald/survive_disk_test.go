@@ -66,7 +66,8 @@ func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	problems := d.waitProblems(t, 1)
 	assert.Equal(t, "ends", problems[0].Session)
 	assert.Contains(t, problems[0].Text, "permission denied; restore write permission there")
-	assert.Equal(t, 1, strings.Count(d.log.String(), "error: the session is not saved: cannot save session"), "logged once")
+	const unsaved = "error: the session is not saved: cannot save session"
+	assert.Equal(t, 1, strings.Count(d.log.String(), unsaved), "logged once")
 	d.session(t, "lives").assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 
 	d.kill(syscall.SIGKILL)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/unitname"
 )
 
@@ -106,17 +107,12 @@ func readFields(path string) (map[string]uint64, error) {
 
 // inScopes returns the processes with this name (at most 15 bytes) in the scopes of sessions.
 func inScopes(comm string) ([]int, error) {
-	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	all, err := proc.All()
 	var pids []int
-	for _, name := range names {
-		text, _ := os.ReadFile(name)
-		if strings.TrimSuffix(string(text), "\n") != comm {
-			continue
-		}
-		dir := filepath.Dir(name)
-		group, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if strings.Contains(string(group), "/"+unitname.ScopePrefix) {
+	for _, pid := range all {
+		status, _ := proc.Stat(pid)
+		group, _ := proc.Cgroup(pid)
+		if status.Comm == comm && unitname.ScopeIn([]byte(group)) != nil {
 			pids = append(pids, pid)
 		}
 	}

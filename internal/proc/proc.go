@@ -185,11 +185,14 @@ func OpenPidfd(id Identity) (int, error) {
 }
 
 // WaitExit waits until the process of a pidfd has exited, and reports whether it has exited within
-// limit. It continues after a signal, such as the SIGCHLD of any child, has interrupted poll(2).
+// limit; it does not wait if that is 0. It continues after a signal, such as the SIGCHLD of any
+// child, has interrupted poll(2). The kernel reports an exit before wait4(2) returns the status,
+// but not before the last thread has exited (pidfd_open(2)).
 func WaitExit(pidfd int, limit time.Duration) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for deadline := time.Now().Add(limit); ; {
-		n, err := unix.Poll(fds, int(max(0, time.Until(deadline).Milliseconds()+1)))
+		left := time.Until(deadline) + time.Millisecond - 1 // rounded up
+		n, err := unix.Poll(fds, int(max(0, left.Milliseconds())))
 		if !errors.Is(err, unix.EINTR) {
 			return n > 0
 		}

@@ -47,19 +47,7 @@ func (processes) IsRunning(p session.Process) bool {
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return isRunning(fd)
-}
-
-// isRunning reports whether the process of a pidfd has not exited. It does not wait. The kernel
-// reports by the pidfd that a process has exited, before wait4(2) returns the status, but not
-// before its last thread has exited (pidfd_open(2)).
-func isRunning(pidfd int) bool {
-	for {
-		exited, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
-		if err != unix.EINTR { // as after any pending signal, such as the SIGCHLD of another child
-			return err == nil && exited == 0
-		}
-	}
+	return !proc.WaitExit(fd, 0)
 }
 
 // Parent implements supervisor.Processes.

@@ -315,7 +315,7 @@ func waitForSocket(ctx context.Context, s *server) error {
 		switch {
 		case err == nil:
 			return conn.Close()
-		case !isRunning(s.child.PIDFD):
+		case proc.WaitExit(s.child.PIDFD, 0):
 			return errors.New("tmux exited at once")
 		}
 		select {

@@ -3,8 +3,6 @@ package main
 import (
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -19,7 +17,7 @@ func joinPane(path string) int {
 	resized := make(chan os.Signal, 1)
 	// SIGHUP too: the other shim notices the hangup by itself and closes the connection
 	signal.Notify(make(chan os.Signal, 1), caughtSignals...)
-	fd, err := dial(path)
+	fd, err := shimwire.DialWait(path)
 	if err != nil {
 		printError("cannot reach the agent: " + err.Error())
 		return exitFailure
@@ -47,21 +45,6 @@ func joinPane(path string) int {
 	code := awaitExitCode(fd)
 	p.release()
 	return code
-}
-
-// dial connects to the socket at path, which may be longer than a socket address permits.
-func dial(path string) (int, error) {
-	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
-	}
-	defer func() { _ = unix.Close(dir) }()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, os.NewSyscallError("socket", err)
-	}
-	err = unix.Connect(fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(dir) + "/" + filepath.Base(path)})
-	return fd, os.NewSyscallError("connect", err)
 }
 
 // awaitExitCode reads messages until the shim closes the connection, and returns the exit code.

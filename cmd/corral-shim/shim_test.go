@@ -331,7 +331,7 @@ type daemon struct {
 func (ts *testSession) connect() *daemon {
 	ts.t.Helper()
 	waitForFile(ts.t, ts.spec.Socket)
-	fd, err := dial(ts.spec.Socket)
+	fd, err := shimwire.DialWait(ts.spec.Socket)
 	require.NoError(ts.t, err)
 	d := &daemon{t: ts.t, fd: fd}
 	ts.t.Cleanup(d.close)

@@ -154,7 +154,7 @@ func TestConnections_AreLimited(t *testing.T) {
 	for range maxConns - 1 {
 		ts.connect()
 	}
-	fd, err := dial(ts.spec.Socket)
+	fd, err := shimwire.DialWait(ts.spec.Socket)
 	require.NoError(t, err)
 	refused := &daemon{t: t, fd: fd}
 	_, err = refused.receive()
@@ -164,7 +164,7 @@ func TestConnections_AreLimited(t *testing.T) {
 	// The slot is free as soon as the shim has noticed the end of the connection, which an accepted
 	// new connection shows.
 	for {
-		if fd, err = dial(ts.spec.Socket); err != nil {
+		if fd, err = shimwire.DialWait(ts.spec.Socket); err != nil {
 			require.NoError(t, err)
 		}
 		again := &daemon{t: t, fd: fd}

@@ -1,7 +1,7 @@
 package shimwire
 
 import (
-	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -14,17 +14,22 @@ const maxAddress = 107
 // Dial connects to the shim that listens at path and returns the socket, which is close-on-exec and
 // blocking and belongs to the caller. Dial never waits: it returns an error if the shim's queue of
 // connections is full. The path may be longer than a socket address permits.
-func Dial(path string) (int, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+func Dial(path string) (int, error) { return dial(path, unix.SOCK_NONBLOCK) }
+
+// DialWait is Dial, except that it waits while the shim's queue of connections is full.
+func DialWait(path string) (int, error) { return dial(path, 0) }
+
+func dial(path string, flags int) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|flags, 0)
 	if err != nil {
-		return -1, fmt.Errorf("cannot connect to a shim: %w", err)
+		return -1, os.NewSyscallError("socket", err)
 	}
 	if err = connect(fd, path); err == nil {
 		err = unix.SetNonblock(fd, false)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return -1, fmt.Errorf("cannot connect to a shim: %w", err)
+		return -1, os.NewSyscallError("connect", err)
 	}
 	return fd, nil
 }

@@ -26,7 +26,7 @@ import (
 func dialShim(t supervisor.Target) (int, session.Process, error) {
 	fd, err := shimwire.Dial(t.ShimSocket())
 	if err != nil {
-		return -1, session.Process{}, err
+		return -1, session.Process{}, fmt.Errorf("cannot connect to a shim: %w", err)
 	}
 	shim, err := listeningShim(fd, t)
 	if err != nil {

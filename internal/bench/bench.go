@@ -188,10 +188,3 @@ func pause(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
-
-// monotonic returns the time of CLOCK_MONOTONIC, which is the same in all processes.
-func monotonic() time.Duration {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail
-	return time.Duration(now.Nano())
-}

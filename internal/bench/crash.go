@@ -133,12 +133,7 @@ func printLines(dir string) error {
 	if err != nil {
 		return err
 	}
-	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
-	if err != nil {
-		return err
-	}
-	mode.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
-	if err := unix.IoctlSetTermios(0, unix.TCSETS, mode); err != nil {
+	if err := readSingleKeys(); err != nil {
 		return err
 	}
 	keys := make(chan byte, 64)

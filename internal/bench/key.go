@@ -166,12 +166,7 @@ func echoKeys(dir string) error {
 	if err != nil {
 		return err
 	}
-	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
-	if err != nil {
-		return err
-	}
-	mode.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
-	if err := unix.IoctlSetTermios(0, unix.TCSETS, mode); err != nil {
+	if err := readSingleKeys(); err != nil {
 		return err
 	}
 	if err := a.signalReady(); err != nil {
@@ -188,4 +183,15 @@ func echoKeys(dir string) error {
 			}
 		}
 	}
+}
+
+// readSingleKeys switches the terminal to a mode in which each key can be read at once, and is not
+// echoed.
+func readSingleKeys() error {
+	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	mode.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
+	return unix.IoctlSetTermios(0, unix.TCSETS, mode)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/clock"
 )
 
 // The signal that the floors emit: see parentOfExits and emitSignals.
@@ -71,7 +72,7 @@ func (l *listener) close() { _ = l.conn.Close() }
 
 // DeliverSignal implements dbus.SignalHandler. godbus calls it for one signal after the other.
 func (l *listener) DeliverSignal(_, _ string, signal *dbus.Signal) {
-	now := monotonic()
+	now := clock.Monotonic()
 	l.mu.Lock()
 	if l.wanted != nil && l.wanted(signal) {
 		l.wanted = nil

@@ -3,10 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/corrald/corral/internal/testbed"
 )
 
 // place is a directory on a real disk with copies of the measured programs and with all files that
@@ -48,7 +49,7 @@ func (p place) fill(programs string) error {
 		}
 	}
 	for _, name := range []string{"corrald", "corralctl", "corral-shim"} {
-		err := copyProgram(filepath.Join(programs, name), p.program(name))
+		err := testbed.CopyProgram(filepath.Join(programs, name), p.program(name))
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("%s is not built: run `make build` in the top directory", filepath.Join(programs, name))
 		}
@@ -56,7 +57,7 @@ func (p place) fill(programs string) error {
 			return fmt.Errorf("cannot take the programs: %w", err)
 		}
 	}
-	if err := copyProgram(self, p.program("bench")); err != nil {
+	if err := testbed.CopyProgram(self, p.program("bench")); err != nil {
 		return fmt.Errorf("cannot take the programs: %w", err)
 	}
 	return nil
@@ -90,18 +91,4 @@ func (p place) disk() string {
 		}
 	}
 	return kind
-}
-
-func copyProgram(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = source.Close() }()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(target, source)
-	return errors.Join(err, target.Close(), os.Chmod(to, 0o755))
 }

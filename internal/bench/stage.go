@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/clock"
 )
 
 // stage is a directory through which the bench controls a program that another process has started
@@ -125,5 +127,5 @@ func (a *actor) awaitCue() error {
 
 // recordTime records the current time as number i.
 func (a *actor) recordTime(i int) {
-	binary.NativeEndian.PutUint64(a.times[8*i:], uint64(monotonic()))
+	binary.NativeEndian.PutUint64(a.times[8*i:], uint64(clock.Monotonic()))
 }

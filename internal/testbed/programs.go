@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -149,7 +150,7 @@ func buildInto(shared, target, name string, race bool) error {
 	if err := buildProgram(name, built, race); err != nil {
 		return err
 	}
-	return copyProgram(built, target)
+	return CopyProgram(built, target)
 }
 
 func buildProgram(name, output string, race bool) error {
@@ -169,7 +170,8 @@ func buildProgram(name, output string, race bool) error {
 	return nil
 }
 
-func copyProgram(from, to string) error {
+// CopyProgram copies a program to a file that it creates or overwrites.
+func CopyProgram(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
@@ -180,11 +182,5 @@ func copyProgram(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(target, source)
-	if closeErr := target.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Chmod(to, 0o755)
-	}
-	return err
+	return errors.Join(err, target.Close(), os.Chmod(to, 0o755))
 }

@@ -175,8 +175,7 @@ func TestAdopt_DeterminesTheState(t *testing.T) {
 				}
 				require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
 				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() { defer close(done); b.run(ctx) }()
+				done := b.runInBackground(ctx)
 				synctest.Wait()
 				snap, err := b.sup.Session("shop")
 				require.NoError(t, err)

@@ -71,6 +71,25 @@ func (b *bed) run(ctx context.Context) {
 	}
 }
 
+// runInBackground is run on another goroutine. It returns a channel that is closed once the event
+// loop has ended.
+func (b *bed) runInBackground(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	go func() { defer close(done); b.run(ctx) }()
+	return done
+}
+
+// isClosed returns whether the channel is closed once all goroutines wait.
+func isClosed(done <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
 // newBed returns a bed whose event loop is not running yet.
 func newBed(t *testing.T) *bed {
 	b := &bed{t: t, home: t.TempDir(), begin: time.Now(), log: &lockedBuffer{}}

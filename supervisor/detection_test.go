@@ -41,8 +41,7 @@ func TestShutdown_WaitsForThePrintedConversation(t *testing.T) {
 		b.system.stops, b.system.printed = true, "printed"
 		b.sup.loop.system.Conversations = slowDetector{b.system, func() { <-time.After(100 * time.Millisecond) }}
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); b.run(ctx) }()
+		done := b.runInBackground(ctx)
 		b.withConversations()
 		require.NoError(t, b.create("preset", Spec{ID: "shop"}))
 		cancel()
@@ -63,8 +62,7 @@ func TestShutdown_DoesNotWaitForeverForAConversation(t *testing.T) {
 		hang := make(chan struct{})
 		b.sup.loop.system.Conversations = slowDetector{b.system, func() { <-hang }}
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); b.run(ctx) }()
+		done := b.runInBackground(ctx)
 		b.withConversations()
 		require.NoError(t, b.create("preset", Spec{ID: "shop"}))
 		b.exit("shop", 0)

@@ -26,8 +26,7 @@ func withShutdown(t *testing.T, stops bool, f func(b *bed, ended func() bool)) {
 		b := newBed(t)
 		b.system.stops = stops
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); b.run(ctx) }()
+		done := b.runInBackground(ctx)
 		b.start("shop")
 		b.start("broken")
 		b.exit("broken", 1)
@@ -35,15 +34,7 @@ func withShutdown(t *testing.T, stops bool, f func(b *bed, ended func() bool)) {
 		b.takeTrace()
 		cancel()
 		synctest.Wait()
-		f(b, func() bool {
-			synctest.Wait()
-			select {
-			case <-done:
-				return true
-			default:
-				return false
-			}
-		})
+		f(b, func() bool { return isClosed(done) })
 		<-done
 	})
 }
@@ -261,8 +252,7 @@ func TestShutdown_WaitsForTheSlowestAgent(t *testing.T) {
 		b.system.stops = true
 		b.sup.loop.callbacks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); b.run(ctx) }()
+		done := b.runInBackground(ctx)
 		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
 			"slow": {Name: "slow", Command: []string{"x"}, Properties: []string{"TimeoutStopSec=60"}},
 		}))
@@ -360,8 +350,7 @@ func TestShutdown_FailsAStartInProgress(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBed(t)
 					ctx, cancel := context.WithCancel(t.Context())
-					done := make(chan struct{})
-					go func() { defer close(done); b.run(ctx) }()
+					done := b.runInBackground(ctx)
 					b.start("lives")
 					b.start("ended")
 					b.exit("ended", 0)

@@ -24,21 +24,12 @@ func withTwoSessions(t *testing.T, f func(b *bed, quit func(), ended func() bool
 		require.NoError(t, os.WriteFile(b.system.EventsFile(""), nil, 0o600))
 		b.sup.loop.callbacks.StopDelayed = func(most time.Duration) { b.trace("ends in %s", most) }
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); b.run(ctx) }()
+		done := b.runInBackground(ctx)
 		b.start("shop")
 		b.start("site")
 		b.takeTrace()
 		b.system.result = "success"
-		f(b, cancel, func() bool {
-			synctest.Wait()
-			select {
-			case <-done:
-				return true
-			default:
-				return false
-			}
-		})
+		f(b, cancel, func() bool { return isClosed(done) })
 		<-done
 		assert.Equal(t, session.Suspended, b.records.last("site").View().State, "its agent keeps running")
 		assert.False(t, b.records.last("site").Run.LeftRunning.IsZero())

@@ -3,14 +3,13 @@ package fdpoll
 import (
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-)
 
-const patience = 30 * time.Second
+	"github.com/corrald/corral/internal/testbed"
+)
 
 // poller returns a running Poller and the keys that it reports.
 func poller(t *testing.T) (*Poller, <-chan Key) {
@@ -28,13 +27,7 @@ func poller(t *testing.T) (*Poller, <-chan Key) {
 
 func next(t *testing.T, keys <-chan Key) Key {
 	t.Helper()
-	select {
-	case k := <-keys:
-		return k
-	case <-time.After(patience):
-		t.Fatal("nothing became ready")
-	}
-	return 0
+	return testbed.Receive(t, keys, "ready descriptor")
 }
 
 // pair returns a connected pair of sockets.

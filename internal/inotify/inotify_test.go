@@ -5,14 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-)
 
-const patience = 30 * time.Second
+	"github.com/corrald/corral/internal/testbed"
+)
 
 // watcher returns a running Watcher and its events.
 func watcher(t *testing.T) (*Watcher, <-chan Event) {
@@ -30,13 +29,7 @@ func watcher(t *testing.T) (*Watcher, <-chan Event) {
 
 func next(t *testing.T, events <-chan Event) Event {
 	t.Helper()
-	select {
-	case e := <-events:
-		return e
-	case <-time.After(patience):
-		t.Fatal("no event")
-	}
-	return Event{}
+	return testbed.Receive(t, events, "event")
 }
 
 func TestWatcher_DeliversRequestedEventsOnly(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 )
 
 // packaged returns a directory in which root/VERSION has packages of two versions in this format.
-// dist.sh checks a deb with lintian; packaging/lintian-overrides has the accepted findings with
+// dist.sh checks a deb with lintian; debian/corral.lintian-overrides has the accepted findings with
 // their reasons.
 func packaged(t *testing.T, format string) string {
 	t.Helper()

@@ -44,7 +44,7 @@ for format in "$@"; do
       mkdir -p "$tree/usr/share/zsh/vendor-completions" "$tree/usr/share/lintian/overrides"
       mv "$tree/usr/share/zsh/site-functions/_corralctl" "$tree/usr/share/zsh/vendor-completions/"
       rmdir "$tree/usr/share/zsh/site-functions"
-      cp packaging/lintian-overrides "$tree/usr/share/lintian/overrides/corral"
+      cp debian/corral.lintian-overrides "$tree/usr/share/lintian/overrides/corral"
       ;;
     archlinux | rpm)
       mkdir -p "$tree/usr/share/licenses/corral"
@@ -72,7 +72,7 @@ for format in "$@"; do
     find "$tree" -type d \( -name corral -o -path '*/corral/*' \) -printf "  - {dst: '/%P', type: dir, file_info: {mode: 0%m, mtime: $time}}\n"
   } >"$work/nfpm.yaml"
   go tool -modfile=tools/nfpm.mod nfpm package --config "$work/nfpm.yaml" --packager "$format" --target "$out"
-  # Debian's package checker, if it is installed: packaging/lintian-overrides has the accepted
+  # Debian's package checker, if it is installed: debian/corral.lintian-overrides has the accepted
   # findings with their reasons.
   if [ "$format" = deb ] && command -v lintian >/dev/null; then
     lintian --allow-root --fail-on=error,warning "$out/corral_${version}_$(go env GOARCH).deb"

@@ -53,12 +53,11 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		return err
 	}
 	ids, code := c.matchAll(words, sessions)
-	all := []statusValue{}
 	problems, strays := c.problemsOf(ctx), c.straysOf(ctx)
-	for i, id := range ids {
+	err = c.printStatuses(ids, func(id string) (sessionStatus, error) {
 		s, err := c.client.Session(ctx, id)
 		if err != nil {
-			return c.cannot("show the status of", id, err)
+			return sessionStatus{}, c.cannot("show the status of", id, err)
 		}
 		s.ExpireTimestamp = c.acknowledgeSeen(ctx, s, words)
 		if wording.IsEnded(s.State) && code == 0 {
@@ -69,21 +68,35 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		if c.host == "" && s.ControlGroup != "" {
 			status.processes = groupProcesses(s.ControlGroup)
 		}
-		if c.wantsJSON() {
-			all = append(all, status.value())
-			continue
-		}
-		if i > 0 {
-			fmt.Fprintln(c.out)
-		}
-		c.printStatus(status)
-	}
-	if c.wantsJSON() && len(ids) > 0 {
-		if err := c.printJSON(all); err != nil {
-			return err
-		}
+		return status, nil
+	})
+	if err != nil {
+		return err
 	}
 	return exit(code)
+}
+
+// printStatuses prints the statuses of sessions, each as soon as status has returned it, or all of
+// them in one JSON value.
+func (c *ctl) printStatuses(ids []string, status func(id string) (sessionStatus, error)) error {
+	var values []statusValue
+	for i, id := range ids {
+		s, err := status(id)
+		switch {
+		case err != nil:
+			return err
+		case c.wantsJSON():
+			values = append(values, s.value())
+			continue
+		case i > 0:
+			fmt.Fprintln(c.out)
+		}
+		c.printStatus(s)
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	return c.printJSON(values)
 }
 
 // acknowledgeSeen reports to corrald that the user has seen what a session asks for: they named it

@@ -138,23 +138,12 @@ func (c *ctl) savedStatus(words []string, err error) error {
 		candidates[i] = candidate{s.Id, s.State}
 	}
 	ids, _ := c.matchAll(words, candidates)
-	values := []statusValue{}
-	for i, id := range ids {
-		status := sessionStatus{session: list.sessions[slices.IndexFunc(list.sessions,
-			func(s client.Session) bool { return s.Id == id })]}
-		if c.wantsJSON() {
-			values = append(values, status.value())
-			continue
-		}
-		if i > 0 {
-			fmt.Fprintln(c.out)
-		}
-		c.printStatus(status)
-	}
-	if c.wantsJSON() && len(ids) > 0 {
-		if err := c.printJSON(values); err != nil {
-			return err
-		}
+	err = c.printStatuses(ids, func(id string) (sessionStatus, error) {
+		i := slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })
+		return sessionStatus{session: list.sessions[i]}, nil
+	})
+	if err != nil {
+		return err
 	}
 	return list.unreachable
 }

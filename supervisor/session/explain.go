@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -129,15 +128,8 @@ func (s *Session) explainState() []Evidence {
 	if !s.Archived.IsZero() {
 		add("user", s.Archived, "archived")
 	}
-	slices.SortStableFunc(all, func(a, b Evidence) int { return cmp.Compare(unixMicro(a.At), unixMicro(b.At)) })
+	slices.SortStableFunc(all, func(a, b Evidence) int { return a.At.Compare(b.At) })
 	return all
-}
-
-func unixMicro(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
 }
 
 // explain adds the facts of a run.

@@ -97,7 +97,7 @@ func processesBelow(dir string) ([]int, error) {
 	case err != nil:
 		return nil, err
 	}
-	pids, err := parseProcs(b)
+	pids, err := parsePIDs(b)
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +118,14 @@ func processesBelow(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// parseProcs parses cgroup.procs, which has one ID per line. 0 represents a process of another PID
-// namespace, which has no ID here.
-func parseProcs(b []byte) ([]int, error) {
+// parsePIDs parses a list of process IDs. 0 represents a process of another PID namespace, which
+// has no ID here.
+func parsePIDs(b []byte) ([]int, error) {
 	var pids []int
 	for field := range bytes.FieldsSeq(b) {
 		pid, err := strconv.Atoi(string(field))
 		if err != nil || pid < 0 {
-			return nil, fmt.Errorf("invalid process ID %q in cgroup.procs", field)
+			return nil, fmt.Errorf("invalid process ID %q", field)
 		}
 		if pid > 0 {
 			pids = append(pids, pid)

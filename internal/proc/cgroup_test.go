@@ -97,7 +97,7 @@ func FuzzParseCgroupFiles(f *testing.F) {
 		if path != nil && (path[0] != '/' || bytes.Contains(path, []byte("\n")) || !bytes.Contains(b, path)) {
 			t.Fatalf("%q is not a path", path)
 		}
-		if pids, err := parseProcs(b); err == nil {
+		if pids, err := parsePIDs(b); err == nil {
 			for _, pid := range pids {
 				if pid < 1 {
 					t.Fatalf("%d is not a process ID", pid)

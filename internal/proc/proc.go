@@ -158,6 +158,16 @@ func All() ([]int, error) {
 	return pids, nil
 }
 
+// Children returns the IDs of the processes that the first thread of a process has started and not
+// reaped (proc_tid_children(5)).
+func Children(pid int) ([]int, error) {
+	b, err := readProc(pid, "task/"+strconv.Itoa(pid)+"/children")
+	if err != nil {
+		return nil, err
+	}
+	return parsePIDs(b)
+}
+
 // BootID returns an identifier of the current boot of the machine.
 func BootID() (string, error) {
 	b, err := ReadFile("/proc/sys/kernel/random/boot_id")

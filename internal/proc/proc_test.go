@@ -138,6 +138,24 @@ func TestMaskHas(t *testing.T) {
 	assert.False(t, maskHas([]byte("SigIgn:\tzz\n"), "SigIgn", 1))
 }
 
+func TestChildren_IncludesZombies(t *testing.T) {
+	shell := exec.Command("/bin/sh", "-c", "true & echo $!; exec cat")
+	stdin, err := shell.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := shell.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, shell.Start())
+	t.Cleanup(func() { _ = stdin.Close(); _ = shell.Wait() })
+	var child int
+	_, err = fmt.Fscan(stdout, &child)
+	require.NoError(t, err)
+	children, err := Children(shell.Process.Pid)
+	require.NoError(t, err)
+	assert.Equal(t, []int{child}, children, "cat reaps nothing")
+	_, err = Children(1 << 30)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
 func TestBootID(t *testing.T) {
 	id, err := BootID()
 	require.NoError(t, err)

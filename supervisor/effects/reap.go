@@ -2,8 +2,6 @@ package effects
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,17 +43,12 @@ func reapTmux(ctx context.Context, t supervisor.Target) error {
 // childrenOf reports whether the session's tmux server has a child that is a zombie, and whether it
 // has any child.
 func childrenOf(t supervisor.Target) (zombie, child bool) {
-	pid := strconv.Itoa(t.Tmux.PID)
-	list, err := proc.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+	children, err := proc.Children(t.Tmux.PID)
 	if err != nil { // a kernel without CONFIG_PROC_CHILDREN, or the server has exited
-		list = strconv.AppendInt(nil, int64(t.Shim.PID), 10)
+		children = []int{t.Shim.PID}
 	}
-	for field := range strings.FieldsSeq(string(list)) {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			continue
-		}
-		if st, err := proc.Stat(n); err == nil && st.Parent == t.Tmux.PID {
+	for _, pid := range children {
+		if st, err := proc.Stat(pid); err == nil && st.Parent == t.Tmux.PID {
 			child = true
 			zombie = zombie || st.State == 'Z'
 		}

@@ -79,6 +79,17 @@ func isCounter(name string) bool {
 	return onDemand[name] == ^uint64(0) && !strings.HasPrefix(name, "ExecMain")
 }
 
+// counters returns the counters of the session's control group, none if it has no scope.
+func (s *Server) counters(n *supervisor.Snapshot) map[string]uint64 {
+	u, exists := s.sup.Usage(n)
+	if !exists {
+		return nil
+	}
+	return map[string]uint64{
+		"CPUUsageNSec": u.CPUTime, "MemoryCurrent": u.Memory, "MemoryPeak": u.MemoryPeak, "TasksCurrent": u.Tasks,
+	}
+}
+
 func runRows(runs []session.RunSummary) []dbusapi.RunRow {
 	rows := make([]dbusapi.RunRow, 0, len(runs))
 	for _, r := range runs {
@@ -214,13 +225,9 @@ func (o *object) readOnDemand(iface string, names ...string) (properties, error)
 	if !slices.ContainsFunc(names, isCounter) {
 		return p, nil
 	}
-	if u, exists := s.sup.Usage(n); exists {
-		for name, n := range map[string]uint64{
-			"CPUUsageNSec": u.CPUTime, "MemoryCurrent": u.Memory, "MemoryPeak": u.MemoryPeak, "TasksCurrent": u.Tasks,
-		} {
-			if _, wanted := p[name]; wanted {
-				p[name] = n
-			}
+	for name, n := range s.counters(n) {
+		if _, wanted := p[name]; wanted {
+			p[name] = n
 		}
 	}
 	return p, nil

@@ -106,7 +106,8 @@ func TestParsers_DoNotAllocate(t *testing.T) {
 		var buffer [512]byte
 		s, comm, err := ParseStat(buffer[:copy(buffer[:], stat)])
 		require.True(t, err == nil && s.Group == 8 && len(comm) == 3)
-		require.True(t, string(ParseCgroup(buffer[:copy(buffer[:], groups)])) == "/z")
+		group := ParseCgroup(buffer[:copy(buffer[:], groups)])
+		require.True(t, bytes.Equal(group, []byte("/z")))
 		kills, ok := FlatKeyed(buffer[:copy(buffer[:], events)], "oom_kill")
 		require.True(t, ok && kills == 7)
 	}))

@@ -104,8 +104,11 @@ func permissionVerb(name, summary string, method func(*ctl) permissionMethod) ve
 				return nil
 			}
 			f := c.cannot(name, id, err)
-			if strings.HasSuffix(f.message, "answer in its terminal") {
-				f.hint = "corralctl attach " + id
+			switch dbusapi.ShortErrorName(err) {
+			case dbusapi.NotSupported, dbusapi.InvalidState: // Corral cannot answer, but a person can
+				if !c.inspect(id).Frozen {
+					f.hint = "corralctl attach " + id
+				}
 			}
 			return f
 		})

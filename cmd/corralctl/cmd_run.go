@@ -334,7 +334,7 @@ func (r *runOptions) printStarted(c *ctl, agent, id string) {
 // cannotRun is cannotCreate. If the agent does not exist, it suggests a similar agent or the
 // command after "--".
 func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, agent string, err error) error {
-	f := c.cannotCreate(r.program, r.spec.ID, err)
+	f := r.cannotCreate(c, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.NoSuchAgent {
 		return f
 	}
@@ -357,19 +357,21 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 }
 
 // cannotCreate describes why a session was not created or not started, with a command that helps.
-func (c *ctl) cannotCreate(program, id string, err error) *failure {
-	f := c.cannot("run", program, err)
+func (r *runOptions) cannotCreate(c *ctl, err error) *failure {
+	f, id := c.cannot("run", r.program, err), r.spec.ID
 	switch short := dbusapi.ShortErrorName(err); {
+	case short == dbusapi.ConversationBusy:
+		f.hint = c.holderHint(r.spec.ConversationID)
 	case short == dbusapi.SessionExists && id != "":
 		f.hint = "corralctl attach " + id
-	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot create a worktree"):
-		// there is no session; doctor reports whether git is installed
-		f.hint = "corralctl doctor"
-	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // there is no session
+	case short == dbusapi.StartFailed && c.inspect(id).Id == "": // no session was created
 		f.hint = ""
-	case commandNotFound.MatchString(err.Error()):
+		if r.spec.Worktree != nil && (len(r.spec.Command) == 0 || c.isProgram(r.spec.Command[0])) {
+			f.hint = "corralctl doctor" // it reports whether git is installed
+		}
 	case short == dbusapi.StartFailed || short == dbusapi.TmuxFailed || short == dbusapi.InvalidState:
 		f.hint = hintFor(short, id)
+		c.addSearchPath(f, id)
 	}
 	return f
 }

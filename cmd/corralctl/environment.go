@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/internal/sshagent"
 )
 
@@ -64,19 +67,23 @@ func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 	return nil
 }
 
-var commandNotFound = regexp.MustCompile(`^cannot start "([^"]+)": command "[^/"]+" not found$`)
-
-// addSearchPath adds to the error about a command that was not found the PATH that was searched.
-func (c *ctl) addSearchPath(f *failure) *failure {
-	match := commandNotFound.FindStringSubmatch(f.message)
-	if match == nil || c.client == nil {
-		return f
+// addSearchPath adds to the error of a session that could not be started the PATH of the run, if
+// the command is not there.
+func (c *ctl) addSearchPath(f *failure, id string) {
+	s := c.inspect(id)
+	if s.Result != word.StartFailed || len(s.Command) == 0 || strings.Contains(s.Command[0], "/") || c.host != "" {
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
-	if _, _, path, err := c.client.Variables(ctx, match[1]); err == nil {
-		f.message += fmt.Sprintf(" in PATH=%s", path)
-		f.hint = "corralctl why --environment " + match[1]
+	_, _, path, err := c.client.Variables(ctx, id)
+	if err != nil {
+		return
 	}
-	return f
+	var missing *program.Error
+	_, err = program.Find(s.Command[0], []string{"PATH=" + path}, "")
+	if errors.As(err, &missing) && missing.Code == program.NotFound {
+		f.message += fmt.Sprintf(" in PATH=%s", path)
+		f.hint = "corralctl why --environment " + id
+	}
 }

@@ -110,20 +110,43 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	case dbusapi.NoSuchAgent:
 		return &failure{exitFailed, prefix + ": no such agent", "corralctl agents"}
 	case dbusapi.ConversationBusy:
-		return &failure{exitFailed, prefix + ": " + err.Error(), holderHint(err.Error())}
+		return &failure{exitFailed, prefix + ": " + err.Error(), c.holderHint(c.inspect(object).ConversationId)}
 	}
-	message, hint := err.Error(), hintFor(short, object)
-	if object != "" && strings.HasSuffix(message, "thaw it first") {
-		hint = "corralctl thaw " + object
+	f = &failure{exitFailed, failureMessage(prefix, object, err), hintFor(short, object)}
+	switch {
+	case short == dbusapi.InvalidState && c.inspect(object).Frozen:
+		f.hint = "corralctl thaw " + object
+	case short == dbusapi.StartFailed:
+		c.addSearchPath(f, object)
 	}
-	if rest, ok := strings.CutPrefix(message, fmt.Sprintf("session %q ", object)); ok {
-		message = "it " + rest // the prefix names the object already
+	return f
+}
+
+// failureMessage returns the message of a failed call about object. The definition of the interface
+// specifies how corrald's messages begin: with "cannot" if they state what could not be done, as
+// prefix does, and with "session" and its id if they are about the session of the call.
+func failureMessage(prefix, object string, err error) string {
+	text := err.Error()
+	if rest, ok := strings.CutPrefix(text, fmt.Sprintf("session %q ", object)); ok {
+		text = "it " + rest
 	}
-	message = strings.TrimPrefix(message, fmt.Sprintf("session %q: ", object))
-	if strings.HasPrefix(message, "cannot ") {
-		return c.addSearchPath(&failure{exitFailed, message, hint}) // corrald's message has both object and cause
+	text = strings.TrimPrefix(text, fmt.Sprintf("session %q: ", object))
+	if strings.HasPrefix(text, "cannot ") {
+		return text
 	}
-	return &failure{exitFailed, prefix + ": " + message, hint}
+	return prefix + ": " + text
+}
+
+// inspect returns the session with this id, to find out why a call about it has failed. It returns
+// an empty one if there is none.
+func (c *ctl) inspect(id string) (s client.Session) {
+	if id == "" || c.client == nil {
+		return s
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+	defer cancel()
+	s, _ = c.client.Session(ctx, id)
+	return s
 }
 
 // hintFor returns the command that helps after an error of the bus, given by its short name. Object
@@ -151,15 +174,17 @@ func hintFor(short, object string) string {
 	return ""
 }
 
-// holderHint returns the command that shows the session which is named in corrald's message as the
-// holder of the resource.
-func holderHint(message string) string {
-	_, rest, _ := strings.Cut(message, "in use by session \"")
-	holder, _, is := strings.Cut(rest, "\"")
-	if !is {
-		return ""
+// holderHint returns the command that shows the session whose agent uses a conversation.
+func (c *ctl) holderHint(conversation string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+	defer cancel()
+	sessions, _ := c.client.Sessions(ctx)
+	for _, s := range sessions {
+		if s.ConversationId == conversation && !wording.IsEnded(s.State) {
+			return "corralctl attach " + s.Id
+		}
 	}
-	return "corralctl attach " + holder
+	return ""
 }
 
 // doing returns the current verb as in an error message: "cannot remove", "cannot send to".

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -138,6 +139,43 @@ func TestClient_ReturnsTheDaemonsErrors(t *testing.T) {
 	require.Equal(t, dbusapi.NoSuchSession, dbusapi.ShortErrorName(err))
 	require.EqualError(t, err, `there is no session "shop" (2000000)`)
 	assert.False(t, IsUnreachable(err))
+}
+
+func TestCreateSession_SendsTheEnvironmentToAnOlderDaemon(t *testing.T) {
+	for _, row := range []struct {
+		name      string
+		hasBegin  bool // the daemon knows BeginSession, and so CallerEnvironment
+		sent      []string
+		succeeded bool
+	}{
+		{"a daemon that knows CallerEnvironment has refused another argument", true, []string{"CallerEnvironment"}, false},
+		{"an older daemon", false, []string{"CallerEnvironment", "Environment"}, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := newDaemon(t)
+			var sent []string
+			invalid := dbus.NewError(dbusapi.ErrorName(dbusapi.InvalidArgs), []any{"unknown key, in the words of that version"})
+			methods := map[string]any{
+				"CreateSession": func(_ string, spec map[string]dbus.Variant) (string, dbus.ObjectPath, *dbus.Error) {
+					sent = slices.AppendSeq(sent, maps.Keys(spec))
+					if _, ok := spec["CallerEnvironment"]; ok {
+						return "", "/", invalid
+					}
+					return "shop", "/", nil
+				},
+			}
+			if row.hasBegin {
+				methods["BeginSession"] = func(_, _ string, _ map[string]dbus.Variant) *dbus.Error { return invalid }
+			}
+			require.NoError(t, d.conn.ExportMethodTable(methods, dbusapi.ManagerPath, dbusapi.ManagerInterface))
+			c := connectClient(t)
+			c.Environment = []string{"PATH=/bin"}
+			_, err := c.CreateSession(context.Background(), "claude", Spec{})
+			assert.Equal(t, row.succeeded, err == nil, "%v", err)
+			assert.Equal(t, row.sent, sent)
+			require.NoError(t, d.conn.Close())
+		})
+	}
 }
 
 func TestSpec_SendsOnlyFieldsThatAreSet(t *testing.T) {

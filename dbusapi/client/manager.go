@@ -121,8 +121,9 @@ func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id
 	}
 	arguments := c.variants(spec)
 	err = c.manager(ctx, "CreateSession", timeout, []any{agent, arguments}, &id, &path)
-	if dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs && strings.Contains(err.Error(), callerEnvironment) {
-		// The daemon is older than the key CallerEnvironment.
+	_, hasEnvironment := arguments[callerEnvironment]
+	if dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs && hasEnvironment && !c.hasBeginSession(ctx) {
+		// The daemon is older than the key CallerEnvironment, which was added together with BeginSession.
 		arguments["Environment"] = dbus.MakeVariant(slices.Concat(c.Environment, spec.Environment))
 		delete(arguments, callerEnvironment)
 		err = c.manager(ctx, "CreateSession", timeout, []any{agent, arguments}, &id, &path)
@@ -253,6 +254,13 @@ func (c *Client) beginSession(ctx context.Context, how, method, id string, timeo
 		}
 	}
 	return c.manager(ctx, method, timeout, []any{id})
+}
+
+// hasBeginSession reports whether the daemon has the method BeginSession. The call does nothing,
+// because its arguments are invalid.
+func (c *Client) hasBeginSession(ctx context.Context) bool {
+	err := c.manager(ctx, "BeginSession", callTimeout, []any{"", "", map[string]dbus.Variant{}})
+	return dbusapi.ShortErrorName(err) != dbusapi.UnknownMethod
 }
 
 func (c *Client) options() map[string]dbus.Variant {

@@ -26,7 +26,7 @@ signals about events (SessionNew, SessionRemoved, SessionStateChanged). A client
 2048 pending calls, with a total size of 16 MiB; further calls are refused with LimitsExceeded, and
 so is a single call of more than 8 MiB.
 
-Errors below ` + "`io.github.corrald.Corral1.Error`" + `: %s. In addition, methods return the standard errors of ` + "`org.freedesktop.DBus.Error`" + `. The message is one English sentence that names the session or the argument.
+Errors below ` + "`io.github.corrald.Corral1.Error`" + `: %s. In addition, methods return the standard errors of ` + "`org.freedesktop.DBus.Error`" + `. The message is one English sentence that names the session or the argument. It begins with ` + "`session \"ID\"`" + `, if it is about the session of the call, or with ` + "`cannot`" + `, if it also states what could not be done.
 `
 
 // reference returns the documentation of the interfaces as the page docs/reference/dbus.md.

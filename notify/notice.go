@@ -116,7 +116,9 @@ func describeAttention(n *supervisor.Snapshot) string {
 func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	kind := kindOf(n.Attention)
 	var lines []string
-	reason := plaintext.Line(outcome.Sentence(n.Reason, n.AgentAlive))
+	reason := plaintext.Line(outcome.Sentence(outcome.End{
+		State: n.State, Result: n.Result, EndCause: n.EndCause, Reason: n.Reason, AgentAlive: n.AgentAlive,
+	}))
 	for _, line := range []string{reason, truncate(plaintext.Line(n.AttentionMessage), maxQuestion)} {
 		if line != "" {
 			lines = append(lines, line)

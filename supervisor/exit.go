@@ -159,7 +159,7 @@ func (x *exitRecord) recordedStop() (stop session.IntentSet, ok bool) {
 		return stop, false
 	}
 	return session.IntentSet{
-		Run: r.ID, Intent: session.Stop, Why: reasonScopeStopped, SignalledBySystemd: true,
+		Run: r.ID, Intent: session.Stop, Why: session.ByScopeStop, SignalledBySystemd: true,
 		At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.SIGTERMMonotonic,
 	}, true
 }
@@ -228,7 +228,7 @@ func (w *scopeWatch) applyEnd(ended session.ScopeEnded) {
 		ended.Result = session.Success
 		if r.Intent == session.NoIntent {
 			changed := e.rec.Apply(session.IntentSet{
-				Run: r.ID, Intent: session.Stop, Why: reasonScopeStopped,
+				Run: r.ID, Intent: session.Stop, Why: session.ByScopeStop,
 				At: time.Now(), Monotonic: e.loop.clocks.Monotonic(),
 			})
 			e.saving.unsaved = e.saving.unsaved || changed

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/supervisor/retention"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -185,7 +184,7 @@ func (x *expiry) suspendIdle() {
 	now := x.loop.clocks.Monotonic()
 	for _, e := range x.loop.sessions.sorted() {
 		if at := x.suspendsAt(e); at != 0 && at <= now {
-			why := fmt.Sprintf("%s%v", outcome.ReasonIdle, x.idleLimit(e))
+			why := fmt.Sprintf("its agent was idle for %v", x.idleLimit(e))
 			e.apply(session.EndRequested{Op: session.OpSuspend, Why: why, Idle: true})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
@@ -32,6 +33,7 @@ type Snapshot struct {
 	ConversationID   string
 	Result           string
 	Reason           string
+	EndCause         string
 	ExecMainCode     int32
 	ExecMainStatus   int32
 	Started          time.Time
@@ -156,6 +158,7 @@ func (e *entry) takeSnapshot() *Snapshot {
 		ConversationID:   rec.ConversationID,
 		Result:           v.Result,
 		Reason:           v.Reason,
+		EndCause:         rec.EndCause(),
 		StateChanged:     rec.StateChanged,
 		Resumable:        rec.Resumable(),
 		NRuns:            rec.NRuns,
@@ -164,7 +167,7 @@ func (e *entry) takeSnapshot() *Snapshot {
 		Runs:             rec.RunSummaries(),
 		UnitProperties:   rec.UnitProperties,
 		Attached:         e.run.reports.attached,
-		Interrupted:      v.State == session.Suspended && v.Reason != "" && !rec.Run.IdledOut,
+		Interrupted:      v.State == session.Suspended && rec.EndCause() == word.Shutdown,
 		ByRequest:        e.client.knowsEnd(rec.Run, v.Result),
 	}
 	if rec.Worktree != nil {

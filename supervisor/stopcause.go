@@ -96,15 +96,12 @@ func (w *scopeWatch) applyStopCause(signalled bool, cause StopCause) {
 			case stopping:
 				request.Op, request.Why = session.OpSuspend, reasonLoginSessionEnded
 			case cause.Result != "": // otherwise systemd does not know the cause
-				request.Why = reasonScopeStopped
+				request.Why = session.ByScopeStop
 			}
 			e.apply(request)
 		}
 	})
 }
-
-// reasonScopeStopped is the reason of a run whose scope was stopped with systemctl.
-const reasonScopeStopped = "its scope was stopped"
 
 // query calls ask, which waits for systemd, on another goroutine, and then the function that it has
 // returned on the event loop, unless the daemon ends the run by then. A shutdown waits for that.

@@ -61,7 +61,7 @@ func TestShutdown_StopsSessionsThatSystemdStops(t *testing.T) {
 		assert.True(t, ended(), "whether systemd reports it or not")
 		rec := b.records.last("shop")
 		v := rec.View()
-		want := session.View{State: session.Stopped, Result: "success", Reason: reasonScopeStopped, Since: v.Since}
+		want := session.View{State: session.Stopped, Result: "success", Reason: session.ByScopeStop, Since: v.Since}
 		assert.Equal(t, want, v)
 		assert.Equal(t, 7, rec.Run.Exit.Value)
 	})

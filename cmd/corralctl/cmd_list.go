@@ -199,6 +199,7 @@ func decodeDetails(s *client.Session, more map[string]dbus.Variant) {
 	decodeDetail(more, "AttentionTimestamp", &s.AttentionTimestamp)
 	decodeDetail(more, "AttentionAcknowledged", &s.AttentionAcknowledged)
 	decodeDetail(more, "Result", &s.Result)
+	decodeDetail(more, "EndCause", &s.EndCause)
 	decodeDetail(more, "ExecMainCode", &s.ExecMainCode)
 	decodeDetail(more, "ExecMainStatus", &s.ExecMainStatus)
 	decodeDetail(more, "AgentAlive", &s.AgentAlive)

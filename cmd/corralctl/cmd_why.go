@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -88,24 +87,23 @@ func (c *ctl) printWhy(s client.Session, explanations []dbusapi.Explanation, now
 func headline(s client.Session, leftovers func(client.Session) int, explanations []dbusapi.Explanation,
 	now time.Time) string {
 	text := wording.StateText(s, leftovers, now)
-	for _, e := range explanations {
-		if isDecisive(s, e) && (e.Subject == word.Attention || s.Attention == "") {
+	for i, e := range explanations {
+		first := i == 0 || explanations[i-1].Subject != e.Subject
+		if first && isDecisive(s, e) && (e.Subject == word.Attention || s.Attention == "") {
 			return text + ", reported by " + e.Source + " " + wording.Age(e.Time, now) + " ago"
 		}
 	}
 	return text
 }
 
-// isDecisive returns whether this explanation determines the activity, or why the session needs
-// attention.
+// isDecisive returns whether an explanation, which is the first one of its subject, determines the
+// activity, or why the session needs attention.
 func isDecisive(s client.Session, e dbusapi.Explanation) bool {
 	switch e.Subject {
 	case word.Activity:
 		return e.Source != "" && e.Value == s.Activity
 	case word.Attention:
-		value := strings.TrimSuffix(e.Value, " (acknowledged)")
-		return s.Attention != "" && s.Attention != s.State &&
-			(value == s.Attention || value == s.Attention+": "+s.AttentionMessage)
+		return s.Attention != "" && s.Attention != s.State
 	}
 	return false
 }

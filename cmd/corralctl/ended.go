@@ -13,6 +13,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
+	"github.com/corrald/corral/internal/outcome"
 )
 
 // menuItem is one action on a session whose agent has ended.
@@ -179,10 +180,9 @@ func leftoversRunning(leftovers int) string {
 
 // endPhrase describes how an agent has ended, to follow the name of its program.
 func endPhrase(s client.Session) string {
-	reason := strings.TrimPrefix(s.Reason, "command ")
 	because := ""
-	if reason != "" {
-		because = " (" + reason + ")"
+	if s.Reason != "" {
+		because = " (" + s.Reason + ")"
 	}
 	switch {
 	case s.State == word.Suspended && s.Reason == "":
@@ -196,9 +196,9 @@ func endPhrase(s client.Session) string {
 	case word.Success:
 		return "exited with code 0"
 	case word.ExitCode, word.Signal, word.CoreDump:
-		return reason
+		return outcome.Phrase(s.Result, int(s.ExecMainStatus))
 	case word.OOMKill:
-		return "was killed:" + strings.TrimSuffix(" "+reason, " ")
+		return "was killed: " + s.Reason
 	case word.Timeout:
 		return "was ended" + because
 	case word.StartFailed:

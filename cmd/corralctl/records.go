@@ -85,7 +85,7 @@ func savedSession(record *session.Session, unknown string) client.Session {
 	}
 	view := record.View()
 	s.State, s.Lifecycle, s.Result, s.Reason = string(view.State), view.State.Lifecycle(), view.Result, view.Reason
-	s.StateChangeTimestamp = microseconds(view.Since)
+	s.EndCause, s.StateChangeTimestamp = record.EndCause(), microseconds(view.Since)
 	if record.Run != nil && record.Run.Exit != nil {
 		x := record.Run.Exit
 		s.ExecMainCode, s.ExecMainStatus, s.ExecMainExitTimestamp = int32(x.Code), int32(x.Value), microseconds(x.Exited)

@@ -37,6 +37,7 @@ type Session struct {
 	ConversationId                string //nolint:revive // the contract's name
 	Result                        string
 	Reason                        string
+	EndCause                      string
 	ExecMainCode                  int32
 	ExecMainStatus                int32
 	ExecMainStartTimestamp        uint64

@@ -92,6 +92,9 @@ func extraFacts(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 		add("ExecMainCode", n.ExecMainCode)
 		add("ExecMainStatus", n.ExecMainStatus)
 	}
+	if n.EndCause != "" {
+		add("EndCause", n.EndCause)
+	}
 	if n.State == word.Stale && n.AgentAlive {
 		add("AgentAlive", true)
 	}

@@ -44,6 +44,7 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 		"ConversationId":                n.ConversationID,
 		"Result":                        n.Result,
 		"Reason":                        n.Reason,
+		"EndCause":                      n.EndCause,
 		"ExecMainCode":                  n.ExecMainCode,
 		"ExecMainStatus":                n.ExecMainStatus,
 		"ExecMainStartTimestamp":        usec(n.Started),

@@ -64,6 +64,13 @@ const (
 	AgentLost   = "agent-lost"
 )
 
+// The values of the EndCause property, besides Idle.
+const (
+	Shutdown       = "shutdown"        // of corrald, the login session or the machine
+	TerminalClosed = "terminal-closed" // a person closed the agent's terminal
+	ScopeStopped   = "scope-stopped"   // with systemctl
+)
+
 // The sources of status reports, besides Bell, as in the AttentionSource property. It has Output
 // for Screen.
 const (

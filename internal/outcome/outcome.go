@@ -11,17 +11,6 @@ import (
 	"github.com/corrald/corral/dbusapi/word"
 )
 
-// Values of the Reason property that clients compare with. They are part of the D-Bus contract and
-// must not change.
-const (
-	ReasonStale      = "scope running, session dead"
-	ReasonShimDied   = "shell process exited"
-	ReasonKilled     = "tmux session no longer exists"
-	ReasonMachine    = "the machine went down"
-	ReasonRuntimeMax = "it ran for as long as RuntimeMaxSec allows"
-	ReasonIdle       = "its agent was idle for " // a duration follows
-)
-
 // Short describes a result in one or two words: "exit 3", "SIGKILL", "SIGSEGV (core)", "oom".
 // status is the exit code or the signal number, as in ExecMainStatus. Short returns "" for success
 // and for an unknown result.
@@ -47,23 +36,41 @@ func Short(result string, status int) string {
 	return ""
 }
 
-// Sentence returns a Reason in the wording for users. agentAlive is whether the agent is still
-// running.
-func Sentence(reason string, agentAlive bool) string {
-	switch reason {
-	case ReasonStale:
-		if agentAlive {
-			return "its tmux server died; the agent is still running"
-		}
+// Phrase describes how an agent ended, to follow the name of its program: "exited with code 3",
+// "was killed by SIGSEGV (core dumped)". It returns "" for a result that has another cause.
+func Phrase(result string, status int) string {
+	switch result {
+	case word.ExitCode:
+		return fmt.Sprintf("exited with code %d", status)
+	case word.Signal:
+		return "was killed by " + SignalName(status)
+	case word.CoreDump:
+		return "was killed by " + SignalName(status) + " (core dumped)"
+	}
+	return ""
+}
+
+// End has the properties of a session from which Sentence derives how its run ended.
+type End struct {
+	State, Result, EndCause, Reason string
+	AgentAlive                      bool
+}
+
+// Sentence returns the Reason in the wording for users.
+func Sentence(e End) string {
+	switch {
+	case e.State == word.Stale && e.AgentAlive:
+		return "its tmux server died; the agent is still running"
+	case e.State == word.Stale:
 		return "its tmux server died"
-	case ReasonShimDied:
+	case e.Result == word.AgentLost:
 		return "its shim died, and the agent lost its terminal; the exit status is unknown"
-	case ReasonKilled:
+	case e.Result == word.SessionLost && e.EndCause == "":
 		return "all of its processes were killed; the exit status is unknown"
-	case ReasonRuntimeMax:
+	case e.Result == word.Timeout:
 		return "it reached its RuntimeMaxSec="
 	}
-	return reason
+	return e.Reason
 }
 
 // SignalName returns the name of a signal as kill -l prints it, with the prefix SIG.

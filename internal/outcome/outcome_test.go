@@ -32,14 +32,33 @@ func TestShort(t *testing.T) {
 	}
 }
 
+func TestPhrase(t *testing.T) {
+	assert.Equal(t, "exited with code 3", outcome.Phrase(word.ExitCode, 3))
+	assert.Equal(t, "was killed by SIGKILL", outcome.Phrase(word.Signal, 9))
+	assert.Equal(t, "was killed by SIGSEGV (core dumped)", outcome.Phrase(word.CoreDump, 11))
+	assert.Empty(t, outcome.Phrase(word.OOMKill, 9))
+}
+
 func TestSentence(t *testing.T) {
-	assert.Equal(t, "its tmux server died; the agent is still running",
-		outcome.Sentence("scope running, session dead", true))
-	assert.Equal(t, "its tmux server died", outcome.Sentence("scope running, session dead", false))
-	assert.Equal(t, "all of its processes were killed; the exit status is unknown",
-		outcome.Sentence("tmux session no longer exists", false))
-	assert.Equal(t, "its shim died, and the agent lost its terminal; the exit status is unknown",
-		outcome.Sentence("shell process exited", false))
-	assert.Equal(t, "command exited with code 3", outcome.Sentence("command exited with code 3", false),
-		"plain sentences are not changed")
+	for _, row := range []struct {
+		name string
+		end  outcome.End
+		want string
+	}{
+		{"stale, the agent runs", outcome.End{State: word.Stale, Result: word.SessionLost, AgentAlive: true},
+			"its tmux server died; the agent is still running"},
+		{"stale", outcome.End{State: word.Stale, Result: word.SessionLost}, "its tmux server died"},
+		{"killed", outcome.End{State: word.Failed, Result: word.SessionLost, Reason: "tmux session no longer exists"},
+			"all of its processes were killed; the exit status is unknown"},
+		{"the machine went down", outcome.End{
+			State: word.Failed, Result: word.SessionLost, EndCause: word.Shutdown, Reason: "the machine went down",
+		}, "the machine went down"},
+		{"shim died", outcome.End{State: word.Failed, Result: word.AgentLost, Reason: "shell process exited"},
+			"its shim died, and the agent lost its terminal; the exit status is unknown"},
+		{"time limit", outcome.End{State: word.Failed, Result: word.Timeout}, "it reached its RuntimeMaxSec="},
+		{"plain sentence", outcome.End{State: word.Failed, Result: word.ExitCode, Reason: "command exited with code 3"},
+			"command exited with code 3"},
+	} {
+		assert.Equal(t, row.want, outcome.Sentence(row.end), row.name)
+	}
 }

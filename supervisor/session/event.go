@@ -108,6 +108,9 @@ type StartFailed struct {
 // TerminalClosed is the reason of a run that ended because a person closed its terminal.
 const TerminalClosed = "its terminal was closed"
 
+// ByScopeStop is the reason of a run whose scope was stopped with systemctl.
+const ByScopeStop = "its scope was stopped"
+
 // IntentSet reports that the run is to end: because the user requested that, or to be resumed
 // later.
 type IntentSet struct {

@@ -106,7 +106,7 @@ func (s *Session) runView() View {
 	case r.isEndedByTimeout() && !r.Ended():
 		return View{State: Stopping, Since: r.TimedOut}
 	case r.isEndedByTimeout():
-		return View{Failed, Timeout, outcome.ReasonRuntimeMax, r.end()}
+		return View{Failed, Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
 	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())):
 		// An agent that appeared after the start had failed was ended by corrald.
 		return unstartedView(r)
@@ -115,11 +115,11 @@ func (s *Session) runView() View {
 	case !r.LeftRunning.IsZero() && !r.TmuxSurvived:
 		return leftRunningView(r)
 	case r.TmuxSurvived:
-		return View{Failed, AgentLost, outcome.ReasonShimDied, r.ShimDied}
+		return View{Failed, AgentLost, "shell process exited", r.ShimDied}
 	case r.Scope == ScopeGone:
 		return s.lostView()
 	case r.Tmux == Dead:
-		return View{State: Stale, Result: SessionLost, Reason: outcome.ReasonStale}
+		return View{State: Stale, Result: SessionLost, Reason: "scope running, session dead"}
 	case !r.AgentAppeared():
 		return View{State: Starting, Since: r.Requested}
 	}
@@ -151,13 +151,13 @@ func exitView(r *Run) View {
 	case r.OutOfMemory():
 		return View{Failed, OOMKill, oomReason(e.MemoryMax), e.Exited}
 	case e.Code == exitstatus.Killed:
-		return View{Failed, Signal, "command was killed by " + outcome.SignalName(e.Value), e.Exited}
+		return View{Failed, Signal, "command " + outcome.Phrase(Signal, e.Value), e.Exited}
 	case e.Code == exitstatus.Dumped:
-		return View{Failed, CoreDump, "command was killed by " + outcome.SignalName(e.Value) + " (core dumped)", e.Exited}
+		return View{Failed, CoreDump, "command " + outcome.Phrase(CoreDump, e.Value), e.Exited}
 	case e.Value == 0:
 		return View{Completed, Success, "", e.Exited}
 	}
-	return View{Failed, ExitCode, fmt.Sprintf("command exited with code %d", e.Value), e.Exited}
+	return View{Failed, ExitCode, "command " + outcome.Phrase(ExitCode, e.Value), e.Exited}
 }
 
 // OutOfMemory reports whether an OOM killer ended the agent: the kernel's, whose kills the control
@@ -185,13 +185,32 @@ func (s *Session) lostView() View {
 	r := s.Run
 	switch {
 	case !r.MachineDown.IsZero() && s.Resumable():
-		return View{Suspended, SessionLost, outcome.ReasonMachine, r.ScopeGone}
+		return View{Suspended, SessionLost, reasonMachine, r.ScopeGone}
 	case !r.MachineDown.IsZero():
-		return View{Failed, SessionLost, outcome.ReasonMachine, r.ScopeGone}
+		return View{Failed, SessionLost, reasonMachine, r.ScopeGone}
 	case r.ScopeResult == OOMKill:
 		return View{Failed, OOMKill, oomReason(0), r.ScopeGone}
 	}
-	return View{Failed, SessionLost, outcome.ReasonKilled, r.ScopeGone}
+	return View{Failed, SessionLost, "tmux session no longer exists", r.ScopeGone}
+}
+
+const reasonMachine = "the machine went down"
+
+// EndCause returns what ended or suspended the last run, as in the EndCause property. It is "" if
+// the agent or a client did, or while the run has not ended.
+func (s *Session) EndCause() string {
+	v, r := s.runView(), s.Run
+	switch {
+	case v.State == Suspended && r.IdledOut:
+		return word.Idle
+	case v.State == Suspended && v.Reason != "", v.Result == SessionLost && !r.MachineDown.IsZero():
+		return word.Shutdown
+	case v.State == Stopped && r.Why == TerminalClosed:
+		return word.TerminalClosed
+	case v.State == Stopped && r.Why == ByScopeStop:
+		return word.ScopeStopped
+	}
+	return ""
 }
 
 // end returns when the run ended, as exactly as that is known.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -368,6 +369,37 @@ func TestLifecycle(t *testing.T) {
 		got[s] = s.Lifecycle()
 	}
 	assert.Equal(t, want, got)
+}
+
+func TestEndCause(t *testing.T) {
+	intent := func(intent session.Intent, why string, idle bool) session.IntentSet {
+		return session.IntentSet{Run: run, Intent: intent, Why: why, Idle: idle, At: at(30)}
+	}
+	running := []session.Event{runBegun, scope, tmux, agent}
+	for _, row := range []struct {
+		name   string
+		events []session.Event
+		want   string
+	}{
+		{"never started", nil, ""},
+		{"running", running, ""},
+		{"exited", list(running, exit(exitstatus.Exited, 3), empty), ""},
+		{"suspended by a client", list(running, intent(session.Suspend, "", false), empty), ""},
+		{"idle for too long", list(running, intent(session.Suspend, "its agent was idle for 1h", true), empty), word.Idle},
+		{"the login session ended", list(running, intent(session.Suspend, "the login session ended", false), empty),
+			word.Shutdown},
+		{"being suspended", list(running, intent(session.Suspend, "the login session ended", false)), ""},
+		{"left running by a daemon", list(running, leftRunning), word.Shutdown},
+		{"the machine went down", list(running, wentDown, empty), word.Shutdown},
+		{"all processes were killed", list(running, empty), ""},
+		{"stopped by a client", list(running, stop, empty), ""},
+		{"stopped with systemctl", list(running, intent(session.Stop, session.ByScopeStop, false), empty), word.ScopeStopped},
+		{"its terminal was closed", list(running, intent(session.Stop, session.TerminalClosed, false), empty),
+			word.TerminalClosed},
+		{"archived after the machine went down", list(running, wentDown, empty, archive), word.Shutdown},
+	} {
+		assert.Equal(t, row.want, after(newSession(), row.events).EndCause(), row.name)
+	}
 }
 
 func TestView_SinceIsWhenItHappened(t *testing.T) {

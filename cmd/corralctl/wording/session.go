@@ -208,7 +208,7 @@ func EllipsizeDetail(text string, width int) string {
 func Outcome(s client.Session) (text, colour string) {
 	switch s.State {
 	case word.Failed:
-		if s.Result == word.SessionLost && s.Reason == outcome.ReasonMachine {
+		if s.Result == word.SessionLost && s.EndCause == word.Shutdown {
 			return "machine went down", Red
 		}
 		return cmp.Or(outcome.Short(s.Result, int(s.ExecMainStatus)), s.Reason), Red
@@ -222,29 +222,38 @@ func Outcome(s client.Session) (text, colour string) {
 	case word.Suspended:
 		return suspendedBy(s), ""
 	case word.Stopped:
-		return strings.TrimPrefix(s.Reason, "its "), ""
+		return stoppedTexts[s.EndCause], ""
 	}
 	return "", ""
+}
+
+// stoppedTexts describe what has stopped a session, if it was not a user's request.
+var stoppedTexts = map[string]string{
+	word.TerminalClosed: "terminal was closed", word.ScopeStopped: "scope was stopped",
 }
 
 func suspendedBy(s client.Session) string {
 	switch {
 	case s.Reason == "":
 		return "by user"
-	case strings.HasPrefix(s.Reason, outcome.ReasonIdle):
+	case s.EndCause == word.Idle:
 		return word.Idle
 	}
-	return "shutdown"
+	return word.Shutdown
 }
 
 // IsSuspendedByShutdown returns whether the session was suspended because the machine, the login
 // session or corrald shut down, and not by the user's request.
 func IsSuspendedByShutdown(s client.Session) bool {
-	return s.State == word.Suspended && suspendedBy(s) == "shutdown"
+	return s.State == word.Suspended && suspendedBy(s) == word.Shutdown
 }
 
 // Reason returns a sentence that explains a session's state, "" if there is none.
-func Reason(s client.Session) string { return outcome.Sentence(s.Reason, s.AgentAlive) }
+func Reason(s client.Session) string {
+	return outcome.Sentence(outcome.End{
+		State: s.State, Result: s.Result, EndCause: s.EndCause, Reason: s.Reason, AgentAlive: s.AgentAlive,
+	})
+}
 
 // Since formats the age of SinceUSec.
 func Since(s client.Session, now time.Time) string { return Age(SinceUSec(s), now) }

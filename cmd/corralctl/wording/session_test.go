@@ -41,6 +41,9 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 	reason := func(state, reason string) client.Session {
 		return client.Session{State: state, Reason: reason}
 	}
+	caused := func(cause, state, text string) client.Session {
+		return client.Session{State: state, Reason: text, EndCause: cause}
+	}
 	for _, row := range []struct {
 		name         string
 		session      client.Session
@@ -78,21 +81,23 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 		{"failed with an exit code", failed("exit-code", 3), "failed", "exit 3", Red, "●", Red, "1m 30s"},
 		{"failed by a signal", failed("signal", 9), "failed", "SIGKILL", Red, "●", Red, "1m 30s"},
 		{"failed with a core dump", failed("core-dump", 11), "failed", "SIGSEGV (core)", Red, "●", Red, "1m 30s"},
-		{"the power failed", client.Session{State: "failed", Result: "session-lost", Reason: "the machine went down"},
+		{"the power failed", client.Session{State: "failed", Result: "session-lost", EndCause: "shutdown"},
 			"failed", "machine went down", Red, "●", Red, "1m 30s"},
 		{"failed, reported by an older daemon", reason("failed", "command exited with code 3"),
 			"failed", "command exited with code 3", Red, "●", Red, "1m 30s"},
 		{"completed", client.Session{State: "completed", Result: "success"}, "completed", "-", "", "○", Dim, "1m 30s"},
 		{"stopped", reason("stopped", ""), "stopped", "-", "", "○", Dim, "1m 30s"},
-		{"stopped by systemctl", reason("stopped", "its scope was stopped"), "stopped", "scope was stopped", "", "○", Dim,
-			"1m 30s"},
+		{"stopped by systemctl", caused("scope-stopped", "stopped", "its scope was stopped"),
+			"stopped", "scope was stopped", "", "○", Dim, "1m 30s"},
+		{"stopped by closing its terminal", caused("terminal-closed", "stopped", "its terminal was closed"),
+			"stopped", "terminal was closed", "", "○", Dim, "1m 30s"},
 		{"suspended", reason("suspended", ""), "suspended", "by user", "", "○", "", "1m 30s"},
-		{"suspended because idle", reason("suspended", "its agent was idle for 10m0s"), "suspended", "idle", "", "○", "",
-			"1m 30s"},
-		{"suspended by a shutdown", reason("suspended", "the machine was shut down"), "suspended", "shutdown", "", "○", "",
-			"1m 30s"},
-		{"suspended at logout", reason("suspended", "the login session ended"), "suspended", "shutdown", "", "○", "",
-			"1m 30s"},
+		{"suspended because idle", caused("idle", "suspended", "its agent was idle for 10m0s"),
+			"suspended", "idle", "", "○", "", "1m 30s"},
+		{"suspended by a shutdown", caused("shutdown", "suspended", "the machine was shut down"),
+			"suspended", "shutdown", "", "○", "", "1m 30s"},
+		{"suspended at logout", caused("shutdown", "suspended", "the login session ended"),
+			"suspended", "shutdown", "", "○", "", "1m 30s"},
 		{"stale", live(func(s *client.Session) { s.State, s.Attention, s.AttentionTimestamp = "stale", "stale", at(20) }),
 			"stale", "tmux died, agent running", Yellow, "●", Yellow, "1m 30s"},
 		{"stale, and the agent asks",

@@ -57,7 +57,7 @@ var plan = map[string][]string{
 		"supervisor/session", "supervisor/sources", "supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
-		"internal/clock", "internal/exitstatus", "internal/keys", "internal/outcome", "internal/proc",
+		"dbusapi/word", "internal/clock", "internal/exitstatus", "internal/keys", "internal/outcome", "internal/proc",
 		"internal/program", "internal/safefile", "internal/shimwire", "internal/termsizes", "internal/unitname",
 		"internal/version",
 	},

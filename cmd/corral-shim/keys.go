@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/keys"
 	"github.com/corrald/corral/internal/shimwire"
@@ -215,7 +216,7 @@ func (s *shim) answerProblem(k *keySequence) string {
 		since = s.reports[k.question.source].since
 	}
 	switch {
-	case exact && s.reports[k.question.source].activity != "waiting":
+	case exact && s.reports[k.question.source].activity != word.Waiting:
 		return "its agent has continued meanwhile"
 	case k.next > 0 || !s.lastTyped.After(since):
 	case now.Sub(s.lastTyped) < answerTime:

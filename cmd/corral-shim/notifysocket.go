@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -168,7 +169,7 @@ func (s *shim) handleNotification(n notification) {
 		last.reason = n.reason
 	}
 	switch status := (agentStatus{last.activity, last.reason, last.status}); {
-	case n.hasReason || n.hasActivity && n.activity == "waiting":
+	case n.hasReason || n.hasActivity && n.activity == word.Waiting:
 		// Report even an unchanged status: the previous question may have been answered.
 		s.reportStatus(sourceNotify, status)
 	case n.hasStatus || n.hasActivity:

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"strings"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -61,11 +62,11 @@ func (s *shim) handleShellMark(mark []byte) {
 	case "A":
 		s.programStatus.handleShellPrompt()
 		s.setStatus(sourceOSC7501, s.programStatus.agentStatus())
-		s.setStatus(sourceTitle, agentStatus{activity: "idle"})
+		s.setStatus(sourceTitle, agentStatus{activity: word.Idle})
 	case "C":
-		s.setStatus(sourceTitle, agentStatus{activity: "working"})
+		s.setStatus(sourceTitle, agentStatus{activity: word.Working})
 	case "D":
-		s.setStatus(sourceTitle, agentStatus{activity: "idle"})
+		s.setStatus(sourceTitle, agentStatus{activity: word.Idle})
 	}
 }
 

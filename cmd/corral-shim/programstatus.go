@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -188,15 +189,15 @@ func (p *programStatus) agentStatus() agentStatus {
 func (r statusRecord) agentStatus() agentStatus {
 	switch r.state {
 	case statusWorking:
-		return agentStatus{activity: "working"}
+		return agentStatus{activity: word.Working}
 	case statusDone:
-		return agentStatus{activity: "idle", reason: "turn-ended", text: r.text}
+		return agentStatus{activity: word.Idle, reason: word.TurnEnded, text: r.text}
 	case statusBlocked:
-		return agentStatus{activity: "waiting", reason: r.kind, text: r.text}
+		return agentStatus{activity: word.Waiting, reason: r.kind, text: r.text}
 	case statusError:
-		return agentStatus{activity: "idle", reason: "error", text: r.text}
+		return agentStatus{activity: word.Idle, reason: word.Error, text: r.text}
 	}
-	return agentStatus{activity: "idle"}
+	return agentStatus{activity: word.Idle}
 }
 
 // handleProgramStatus handles an OSC 7501.

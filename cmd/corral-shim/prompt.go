@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -143,7 +144,7 @@ func (s *shim) promptTime() time.Time {
 // next task, such as a login or whether a directory is trusted.
 func (s *shim) isAsking() bool {
 	return slices.ContainsFunc(s.reports[:], func(r report) bool {
-		return r.activity == "waiting" && r.reason != "turn-ended"
+		return r.activity == word.Waiting && r.reason != word.TurnEnded
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -69,7 +70,7 @@ func (s *shim) checkSetup() {
 		return
 	}
 	if line, ok := s.setupDetector.matchingLine(); ok {
-		s.setStatus(sourceScreen, agentStatus{activity: "waiting", reason: "setup", text: line})
+		s.setStatus(sourceScreen, agentStatus{activity: word.Waiting, reason: word.Setup, text: line})
 		return
 	}
 	if s.setupDetector.deadline.After(time.Now()) {
@@ -95,7 +96,7 @@ func isExplicit(source int, status agentStatus) bool {
 	case sourceOSC7501, sourceNotify:
 		return status.activity != "" || status.reason != ""
 	case sourceTitle:
-		return status.activity == "working" || status.activity == "waiting"
+		return status.activity == word.Working || status.activity == word.Waiting
 	}
 	return false
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -128,7 +129,7 @@ func (s *shim) handleBell() {
 		set = s.reportStatus // another bell, even if the agent was never silent in between
 	}
 	s.lastBell = s.lastOutput
-	set(sourceBell, agentStatus{reason: "bell", text: text})
+	set(sourceBell, agentStatus{reason: word.Bell, text: text})
 }
 
 // clearOldBell is called when the agent has fallen silent or prints again since the given time. It

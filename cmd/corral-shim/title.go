@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -52,13 +53,13 @@ func (s *shim) handleTitle(title []byte) {
 	switch before := s.reports[sourceTitle].agentStatus; {
 	case is(t.blocked):
 		text := shimwire.SanitizeLine(string(title))
-		s.setStatus(sourceTitle, agentStatus{activity: "waiting", reason: "question", text: text})
+		s.setStatus(sourceTitle, agentStatus{activity: word.Waiting, reason: word.Question, text: text})
 	case is(t.working):
-		s.setStatus(sourceTitle, agentStatus{activity: "working"})
-	case is(t.ready) && before.activity == "working":
-		s.setStatus(sourceTitle, agentStatus{activity: "idle", reason: "turn-ended"})
-	case is(t.ready) && before.activity != "idle":
-		s.setStatus(sourceTitle, agentStatus{activity: "idle"})
+		s.setStatus(sourceTitle, agentStatus{activity: word.Working})
+	case is(t.ready) && before.activity == word.Working:
+		s.setStatus(sourceTitle, agentStatus{activity: word.Idle, reason: word.TurnEnded})
+	case is(t.ready) && before.activity != word.Idle:
+		s.setStatus(sourceTitle, agentStatus{activity: word.Idle})
 	case !is(t.ready):
 		s.setStatus(sourceTitle, agentStatus{})
 	}

@@ -137,7 +137,7 @@ func failureMessage(prefix, object string, err error) string {
 	return prefix + ": " + text
 }
 
-// inspect returns the session with this id, to find out why a call about it has failed. It returns
+// inspect returns the session with this id, to determine why a call about it has failed. It returns
 // an empty one if there is none.
 func (c *ctl) inspect(id string) (s client.Session) {
 	if id == "" || c.client == nil {

@@ -43,7 +43,7 @@ GOBUILD  = CGO_ENABLED=0 go build -trimpath -buildmode=$(BUILDMODE)
 # The race detector needs a C compiler; the programs do not.
 GOTEST   = CGO_ENABLED=1 go test -race
 # Installed with the same relative paths as in the source tree, so that their links work.
-DOCUMENTS = README.md SECURITY.md CHANGELOG.md $(filter-out docs/man/%,$(wildcard docs/*.md docs/*/*.md))
+DOCUMENTS = README.md SECURITY.md CHANGELOG.md $(filter-out docs/man/%,$(wildcard docs/*.md docs/*/*.md docs/reference/*.json))
 # The manual pages in roff format, and their sources. Their date is that of the last commit, so that
 # the same sources yield the same pages.
 MANPAGES = $(patsubst docs/man/%.md,%,$(wildcard docs/man/*.md))

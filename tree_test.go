@@ -100,7 +100,7 @@ var plan = map[string][]string{
 
 	// Tools for developers.
 	"internal/bench":               slices.Concat([]string{"dbusapi/client", "dbusapi", "internal/testbed"}, leaves),
-	"internal/manual":              {"dbusapi"},
+	"internal/manual":              {},
 	"internal/licenses":            {},
 	"internal/testbed":             slices.Concat([]string{"internal/testbed/claim"}, leaves),
 	"internal/testbed/claim":       {},

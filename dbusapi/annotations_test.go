@@ -28,6 +28,9 @@ func TestProperties_KeepTheirAnnotations(t *testing.T) {
 			for _, p := range i.Properties {
 				emits := "true"
 				for _, a := range p.Annotations {
+					if a.Name == "io.github.corrald.Corral1.NotKnown" {
+						continue
+					}
 					require.Equal(t, "org.freedesktop.DBus.Property.EmitsChangedSignal", a.Name)
 					require.Contains(t, []string{"const", "invalidates", "false"}, a.Value)
 					emits = a.Value

@@ -109,6 +109,14 @@ type Problem struct {
 	Text    string
 }
 
+// AttentionRow is one entry of the Manager's Attention: a session that needs a person and has not
+// been acknowledged.
+type AttentionRow struct {
+	ID     string
+	Reason string // the session's Attention
+	Path   dbus.ObjectPath
+}
+
 // Explanation is one row of Explain. Time is CLOCK_REALTIME microseconds, 0 if there is none.
 type Explanation struct {
 	Subject string // state, activity or attention

@@ -31,11 +31,8 @@ func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 	return f, nil
 }
 
-// LastOutput returns when the session's agent last printed something: when its log was last
-// modified. It returns zero if the agent has printed nothing. It does not use the event loop.
-func (s *Supervisor) LastOutput(id string) time.Time { return s.loop.lastOutput(id) }
-
-// lastOutput is LastOutput. Any goroutine may call it.
+// lastOutput returns when the session's agent last printed something: when its log was last
+// modified. It returns zero if the agent has printed nothing. Any goroutine may call it.
 func (l *loop) lastOutput(id string) time.Time {
 	info, err := os.Stat(filepath.Join(l.records.SessionDir(id), shimwire.LogName))
 	if err != nil {

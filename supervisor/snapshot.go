@@ -5,75 +5,93 @@ import (
 	"time"
 
 	"github.com/corrald/corral/dbusapi/word"
+	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
+// Unknown is the value of a number that is not known, as in systemd.
+const Unknown = proc.Unknown
+
 // Snapshot is a session as clients see it. It is not changed after it was created. Times are of the
-// wall clock, zero if there is none.
+// wall clock, zero if there is none. A field with a tag is a property of the session on the bus:
+// `property:"NAME"`, with ",on-demand" if it is sent only to clients that read it.
 type Snapshot struct {
-	ID               string
-	Agent            string
-	Command          []string
-	WorkingDirectory string
-	Created          time.Time
-	Worktree         string // branch of its git worktree, "" if it has none
-	Repository       string // directory of the worktree's repository, "" if it has none
-	Description      string
-	Labels           map[string]string
-	OnLogin          string
-	State            string
-	Lifecycle        string
-	Activity         string
-	Attention        string
-	AttentionMessage string
-	AttentionSource  string
-	StatusText       string
-	ConversationID   string
-	Result           string
-	Reason           string
-	EndCause         string
-	ExecMainCode     int32
-	ExecMainStatus   int32
-	Started          time.Time
-	Exited           time.Time
-	StateChanged     time.Time
-	ChangedMonotonic time.Duration // CLOCK_MONOTONIC when corrald noticed the change of State; 0 if on an earlier boot
-	SessionAlive     bool
-	AgentAlive       bool
-	Frozen           bool
-	Resumable        bool
-	Resumed          bool // its last run has continued the conversation
-	Idle             bool
-	IdleSince        time.Time
-	LastActivity     time.Time // last output before the agent fell silent, or the first one after that
-	Unit             string
-	MainPID          uint32
-	NRuns            uint32
-	Ran              time.Duration // total duration of all runs that have ended
-	Expires          time.Time
-	SuspendsAt       time.Duration // CLOCK_MONOTONIC when it is suspended for being idle, 0 if never
+	ID               string            `property:"Id"`
+	Agent            string            `property:"Agent"`
+	Command          []string          `property:"Command"`
+	WorkingDirectory string            `property:"WorkingDirectory"`
+	Created          time.Time         `property:"Timestamp"`
+	Worktree         string            `property:"Worktree"`   // branch of its git worktree, "" if it has none
+	Repository       string            `property:"Repository"` // directory of the worktree's repository, likewise
+	Description      string            `property:"Description"`
+	Labels           map[string]string `property:"Labels"`
+	OnLogin          string            `property:"OnLogin"`
+	State            string            `property:"State"`
+	Lifecycle        string            `property:"Lifecycle"`
+	Activity         string            `property:"Activity"`
+	Attention        string            `property:"Attention"`
+	AttentionMessage string            `property:"AttentionMessage"`
+	AttentionSource  string            `property:"AttentionSource"`
+	AttentionSince   time.Time         `property:"AttentionTimestamp"`
+	// AttentionAcknowledged: a person has seen why it needs attention.
+	AttentionAcknowledged bool      `property:"AttentionAcknowledged"`
+	StatusText            string    `property:"StatusText"`
+	ConversationID        string    `property:"ConversationId"`
+	Result                string    `property:"Result"`
+	Reason                string    `property:"Reason"`
+	EndCause              string    `property:"EndCause"`
+	ExecMainCode          int32     `property:"ExecMainCode"`
+	ExecMainStatus        int32     `property:"ExecMainStatus"`
+	Started               time.Time `property:"ExecMainStartTimestamp"`
+	Exited                time.Time `property:"ExecMainExitTimestamp"`
+	StateChanged          time.Time `property:"StateChangeTimestamp"`
+	// ChangedMonotonic is CLOCK_MONOTONIC when corrald noticed the change of State; 0 if that was on
+	// an earlier boot.
+	ChangedMonotonic time.Duration `property:"StateChangeTimestampMonotonic"`
+	SessionAlive     bool          `property:"SessionAlive"`
+	AgentAlive       bool          `property:"AgentAlive"`
+	Frozen           bool          `property:"Frozen"`
+	Resumable        bool          `property:"Resumable"`
+	Resumed          bool          `property:"Resumed"` // its last run has continued the conversation
+	Idle             bool          `property:"IdleHint"`
+	IdleSince        time.Time     `property:"IdleSinceHint"`
+	Unit             string        `property:"Unit"`
+	MainPID          uint32        `property:"MainPID"`
+	NRuns            uint32        `property:"NRuns"`
+	Expires          time.Time     `property:"ExpireTimestamp"`
+	ControlGroup     string        `property:"ControlGroup"` // below the root of the hierarchy, "" if there is none
 
-	AttentionSince        time.Time // when it began to need a person's attention
-	AttentionAcknowledged bool      // a person has seen why
+	Runs           []session.RunSummary `property:"Runs,on-demand"`           // those in the record, the newest last
+	UnitProperties []session.Property   `property:"UnitProperties,on-demand"` // those that were set for it
+	// CPUTime (nanoseconds) is of the agent of the last run and of the children that it waited for.
+	// MaxRSS (bytes) is the memory of the largest of these processes. Both are Unknown while the agent
+	// runs.
+	CPUTime uint64 `property:"ExecMainCPUUsageNSec,on-demand"`
+	MaxRSS  uint64 `property:"ExecMainMaxRSS,on-demand"`
 
-	Attached bool // a client is attached to its terminal
+	LastActivity time.Time     // last output before the agent fell silent, or the first one after that
+	Ran          time.Duration // total duration of all runs that have ended
+	SuspendsAt   time.Duration // CLOCK_MONOTONIC when it is suspended for being idle, 0 if never
+	Live         bool          // its scope exists
+	Attached     bool          // a client is attached to its terminal
 	// Interrupted: it is suspended, neither on request nor for being idle. The machine, the login
 	// session or the daemon ended.
 	Interrupted bool
 	// ByRequest: its result is the consequence of a client's request, and that client knows it.
 	ByRequest bool
+}
 
-	UnitProperties []session.Property // those that were set for it
-	// CPUTime is of the agent of the last run and of the children that it waited for. It is zero while
-	// the agent runs or if it is unknown.
-	CPUTime time.Duration
-	MaxRSS  uint64 // bytes: the memory of the largest of these processes, 0 likewise
-
-	Runs         []session.RunSummary // the runs that are in the record, the newest last
-	ControlGroup string               // below the root of the hierarchy, "" if there is none
-	Live         bool                 // its scope exists
+// Measurements are the properties of a session that change all the time. They are read when a
+// client asks for them, and tagged as in Snapshot.
+type Measurements struct {
+	Memory     uint64        `property:"MemoryCurrent"` // bytes; Unknown, like the other counters, without a control group
+	MemoryPeak uint64        `property:"MemoryPeak"`
+	CPUTime    uint64        `property:"CPUUsageNSec"` // nanoseconds
+	Tasks      uint64        `property:"TasksCurrent"` // processes and threads
+	Runtime    time.Duration `property:"TotalRuntimeUSec"`
+	LastOutput time.Time     `property:"LastActivityTimestamp"` // zero if unknown
 }
 
 // TotalRuntime returns the total duration of all runs of the session, including a current one until
@@ -131,13 +149,19 @@ func (s *Supervisor) ByUnit(unit string) (id string, err error) {
 	return id, err
 }
 
-// Usage returns the resources that the session's scope uses. It returns false if there is no scope.
-// It does not use the event loop.
-func (s *Supervisor) Usage(snap *Snapshot) (u proc.Usage, exists bool) {
-	if !snap.Live {
-		return u, false
+// Measure reads the measurements of a session. It does not use the event loop.
+func (s *Supervisor) Measure(snap *Snapshot) Measurements {
+	m := Measurements{
+		Memory: Unknown, MemoryPeak: Unknown, CPUTime: Unknown, Tasks: Unknown,
+		Runtime: snap.TotalRuntime(time.Now()), LastOutput: s.loop.lastOutput(snap.ID),
 	}
-	return s.loop.system.ControlGroups.Usage(snap.ControlGroup)
+	if !snap.Live {
+		return m
+	}
+	if u, exists := s.loop.system.ControlGroups.Usage(snap.ControlGroup); exists {
+		m.Memory, m.MemoryPeak, m.CPUTime, m.Tasks = u.Memory, u.MemoryPeak, u.CPUTime, u.Tasks
+	}
+	return m
 }
 
 // takeSnapshot returns the session as clients are to see it.
@@ -166,6 +190,8 @@ func (e *entry) takeSnapshot() *Snapshot {
 		Expires:          e.loop.expiry.clock.Expiry(rec, v.State, e.loop.settings.config.Retention),
 		Runs:             rec.RunSummaries(),
 		UnitProperties:   rec.UnitProperties,
+		CPUTime:          Unknown,
+		MaxRSS:           Unknown,
 		Attached:         e.run.reports.attached,
 		Interrupted:      v.State == session.Suspended && rec.EndCause() == word.Shutdown,
 		ByRequest:        e.client.knowsEnd(rec.Run, v.Result),
@@ -194,12 +220,21 @@ func (e *entry) takeSnapshot() *Snapshot {
 		if snap.AgentAlive {
 			snap.MainPID = uint32(r.Agent.PID)
 		}
-		if x := r.Exit; x != nil {
-			snap.ExecMainCode, snap.ExecMainStatus, snap.Exited = int32(x.Code), int32(x.Value), x.Exited
-			snap.CPUTime, snap.MaxRSS = x.UserTime+x.SystemTime, uint64(max(x.MaxRSS, 0))
+		if r.Exit != nil {
+			snap.addExit(*r.Exit)
 		}
 	}
 	return snap
+}
+
+func (n *Snapshot) addExit(x exitstatus.Status) {
+	n.ExecMainCode, n.ExecMainStatus, n.Exited = int32(x.Code), int32(x.Value), x.Exited
+	if cpu := x.UserTime + x.SystemTime; cpu > 0 {
+		n.CPUTime = uint64(cpu.Nanoseconds())
+	}
+	if x.MaxRSS > 0 {
+		n.MaxRSS = uint64(x.MaxRSS)
+	}
 }
 
 // addActivity adds the activity of the agent, and why it needs a person's attention, to the

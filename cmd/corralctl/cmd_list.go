@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/godbus/dbus/v5"
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -175,7 +174,12 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 			Activity: row.Activity, Attention: row.Attention, Unit: row.Unit, OnLogin: row.OnLogin,
 			IdleHint: row.Activity == word.Idle, IdleSinceHint: row.ActiveSince,
 		}
-		decodeDetails(&s, row.More)
+		if more := client.Properties(row.More).Decode(&s); more != nil {
+			err = more
+		}
+		if program, ok := row.More["Program"].Value().(string); ok {
+			s.Command = []string{program} // a table shows no more of it
+		}
 		list.sessions[i] = s
 		if row.Leftovers > 0 {
 			leftovers[row.ID] = int(row.Leftovers)
@@ -183,32 +187,6 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 	}
 	list.leftovers = func(s client.Session) int { return leftovers[s.Id] }
 	return list, err
-}
-
-// decodeDetails sets the properties that a row has beside its fields. An older daemon sends fewer.
-func decodeDetails(s *client.Session, more map[string]dbus.Variant) {
-	decodeDetail(more, "Frozen", &s.Frozen)
-	decodeDetail(more, "Worktree", &s.Worktree)
-	decodeDetail(more, "Repository", &s.Repository)
-	decodeDetail(more, "Labels", &s.Labels)
-	decodeDetail(more, "TotalRuntimeUSec", &s.TotalRuntimeUSec)
-	if program, ok := more["Program"].Value().(string); ok {
-		s.Command = []string{program} // a table shows no more of it
-	}
-	decodeDetail(more, "AttentionMessage", &s.AttentionMessage)
-	decodeDetail(more, "AttentionTimestamp", &s.AttentionTimestamp)
-	decodeDetail(more, "AttentionAcknowledged", &s.AttentionAcknowledged)
-	decodeDetail(more, "Result", &s.Result)
-	decodeDetail(more, "EndCause", &s.EndCause)
-	decodeDetail(more, "ExecMainCode", &s.ExecMainCode)
-	decodeDetail(more, "ExecMainStatus", &s.ExecMainStatus)
-	decodeDetail(more, "AgentAlive", &s.AgentAlive)
-}
-
-func decodeDetail[T any](more map[string]dbus.Variant, name string, target *T) {
-	if value, ok := more[name].Value().(T); ok {
-		*target = value
-	}
 }
 
 // listFilter returns a function that reports whether a session belongs in the list. A word that is

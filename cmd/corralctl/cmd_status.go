@@ -430,7 +430,7 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	c.field("Sessions", "%s", strings.Join(counts, ", "))
 	for _, a := range m.Attention {
 		fmt.Fprintf(c.out, "%13s: %s\n", "Attention",
-			c.paint(wording.Yellow, wording.Printable(a.Id+" ("+wording.AttentionText(a.Reason)+")")))
+			c.paint(wording.Yellow, wording.Printable(a.ID+" ("+wording.AttentionText(a.Reason)+")")))
 	}
 	c.printProblems(m.Problems, true)
 	c.field("Slice", "%s", m.Slice)

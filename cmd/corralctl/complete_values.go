@@ -127,18 +127,16 @@ func agentChoices() []choice {
 	return choices
 }
 
-var propertyInXML = regexp.MustCompile(`<property name="([A-Za-z]+)"`)
-
 // propertyNames returns the names of the properties of a session, with manager also those of
 // corrald.
 func propertyNames(manager bool) []string {
-	text := dbusapi.SessionXML
+	properties := dbusapi.SessionProperties
 	if manager {
-		text += dbusapi.ManagerXML // without an ID yet, it may be either
+		properties = slices.Concat(properties, dbusapi.ManagerProperties) // without an ID yet, it may be either
 	}
 	var names []string
-	for _, m := range propertyInXML.FindAllStringSubmatch(text, -1) {
-		names = append(names, m[1])
+	for _, p := range properties {
+		names = append(names, p.Name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

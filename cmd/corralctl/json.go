@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"strconv"
 
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -33,22 +33,18 @@ func (c *ctl) printJSON(value any) error {
 	return err
 }
 
-// unsetNumbers are the keys of a session's numbers that may be unknown, with the value that means
-// unknown on the bus.
-var unsetNumbers = map[string]uint64{
-	"MemoryCurrent": math.MaxUint64, "MemoryPeak": math.MaxUint64, "CPUUsageNSec": math.MaxUint64,
-	"TasksCurrent": math.MaxUint64, "TotalRuntimeUSec": math.MaxUint64, "ExecMainCPUUsageNSec": math.MaxUint64,
-	"ExecMainMaxRSS": math.MaxUint64, "LastActivityTimestamp": 0,
-}
-
 // nullUnset replaces unknown numbers in JSON text by null. The pattern cannot match within a
 // string, because quotes are escaped there.
 func nullUnset(text []byte) []byte {
-	for key, unset := range unsetNumbers {
+	for _, property := range dbusapi.SessionProperties {
+		if !property.MayBeUnknown {
+			continue
+		}
 		for _, colon := range []string{":", ": "} {
 			for _, end := range []string{",", "}", "\n"} {
-				before := `"` + key + `"` + colon
-				text = bytes.ReplaceAll(text, []byte(before+strconv.FormatUint(unset, 10)+end), []byte(before+"null"+end))
+				before := `"` + property.Name + `"` + colon
+				number := strconv.FormatUint(property.NotKnown, 10)
+				text = bytes.ReplaceAll(text, []byte(before+number+end), []byte(before+"null"+end))
 			}
 		}
 	}

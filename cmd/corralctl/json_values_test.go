@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"math"
 	"os"
 	"os/exec"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -153,32 +153,30 @@ func TestJSON_EscapesControlCharacters(t *testing.T) {
 // TestJSON_PrintsUnknownNumbersAsNull: the number that means unknown on the bus would be taken for
 // a value by readers of JSON.
 func TestJSON_PrintsUnknownNumbersAsNull(t *testing.T) {
-	const unset = math.MaxUint64
 	text := `"MemoryCurrent":18446744073709551615,`
-	session := client.Session{
-		Description: text, MemoryCurrent: unset, MemoryPeak: unset, CPUUsageNSec: unset, TasksCurrent: unset,
-		TotalRuntimeUSec: unset, ExecMainCPUUsageNSec: unset, ExecMainMaxRSS: unset, Labels: map[string]string{text: text},
+	session := dbusapi.NewSession()
+	session.Description, session.Labels = text, map[string]string{text: text}
+	properties := client.Properties{"Description": dbus.MakeVariant(text), "Labels": dbus.MakeVariant(session.Labels)}
+	for _, p := range dbusapi.SessionProperties {
+		if p.MayBeUnknown {
+			properties[p.Name] = dbus.MakeVariant(p.NotKnown)
+		}
 	}
 	for _, style := range []string{"short", "pretty"} {
 		for _, value := range []any{[]client.Session{session}, []statusValue{{Session: session}},
-			[]any{plainValues(client.Properties{
-				"MemoryCurrent": dbus.MakeVariant(uint64(unset)), "MemoryPeak": dbus.MakeVariant(uint64(unset)),
-				"CPUUsageNSec":         dbus.MakeVariant(uint64(unset)),
-				"ExecMainCPUUsageNSec": dbus.MakeVariant(uint64(unset)), "ExecMainMaxRSS": dbus.MakeVariant(uint64(unset)),
-				"TasksCurrent": dbus.MakeVariant(uint64(unset)), "TotalRuntimeUSec": dbus.MakeVariant(uint64(unset)),
-				"LastActivityTimestamp": dbus.MakeVariant(uint64(0)),
-				"Description":           dbus.MakeVariant(text), "Labels": dbus.MakeVariant(map[string]string{text: text}),
-			})}} {
+			[]any{plainValues(properties)}} {
 			var out bytes.Buffer
 			c := &ctl{out: bufio.NewWriter(&out), globals: globals{json: style}}
 			require.NoError(t, c.printJSON(value))
 			require.NoError(t, c.out.Flush())
 			var again []map[string]any
 			require.NoError(t, json.Unmarshal(out.Bytes(), &again))
-			for key := range unsetNumbers {
-				number, is := again[0][key]
-				assert.True(t, is, key)
-				assert.Nil(t, number, key)
+			for _, p := range dbusapi.SessionProperties {
+				if p.MayBeUnknown {
+					value, is := again[0][p.Name]
+					assert.True(t, is, p.Name)
+					assert.Nil(t, value, p.Name)
+				}
 			}
 			assert.Equal(t, text, again[0]["Description"])
 			assert.Equal(t, map[string]any{text: text}, again[0]["Labels"])

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,15 +54,11 @@ func savedSessions(unknown string) ([]client.Session, error) {
 // savedSession converts a record. The state of a live session is unknown, and so are the counters
 // of its control group.
 func savedSession(record *session.Session, unknown string) client.Session {
-	const uncounted = math.MaxUint64
-	s := client.Session{
-		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command,
-		WorkingDirectory: record.WorkingDirectory, Labels: record.Labels, OnLogin: record.OnLogin,
-		Timestamp: microseconds(record.Created), NRuns: record.NRuns,
-		ConversationId: record.ConversationID, Resumable: record.Resumable(), Activity: word.Unknown,
-		MemoryCurrent: uncounted, MemoryPeak: uncounted, CPUUsageNSec: uncounted, TasksCurrent: uncounted,
-		ExecMainCPUUsageNSec: uncounted, ExecMainMaxRSS: uncounted,
-	}
+	s := dbusapi.NewSession()
+	s.Id, s.Agent, s.Command, s.Description = record.ID, record.Agent, record.Command, record.Description
+	s.WorkingDirectory, s.Labels, s.OnLogin = record.WorkingDirectory, record.Labels, record.OnLogin
+	s.Timestamp, s.NRuns, s.Activity = microseconds(record.Created), record.NRuns, word.Unknown
+	s.ConversationId, s.Resumable = record.ConversationID, record.Resumable()
 	if s.Labels == nil {
 		s.Labels = map[string]string{}
 	}

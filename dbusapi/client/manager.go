@@ -14,32 +14,8 @@ import (
 	"github.com/corrald/corral/dbusapi/word"
 )
 
-// Manager contains the properties of the daemon, with the contract's names and types.
-type Manager struct {
-	Version        string
-	Slice          string
-	StateDirectory string
-	NSessions      uint32
-	NRunning       uint32
-	NWaiting       uint32
-	NTurnEnded     uint32
-	NFailed        uint32
-	NStale         uint32
-	NSuspended     uint32
-	Attention      []Attention
-	Problems       []dbusapi.Problem
-	ShuttingDown   bool
-	Lingering      bool
-	Notifications  bool
-}
-
-// Attention is one entry of the Manager's Attention property: a session that needs a person and has
-// not been acknowledged.
-type Attention struct {
-	Id     string //nolint:revive // the contract's name
-	Reason string
-	Path   dbus.ObjectPath
-}
+// Manager contains the properties of the daemon.
+type Manager = dbusapi.Manager
 
 // Spec describes the session that CreateSession creates. Zero fields are not sent, so the daemon's
 // defaults apply.
@@ -443,7 +419,7 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 		if !ok {
 			continue
 		}
-		s := newSession()
+		s := dbusapi.NewSession()
 		if err := Properties(properties).Decode(&s); err != nil {
 			return nil, err
 		}

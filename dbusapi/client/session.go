@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"math"
 	"os"
 
 	"github.com/godbus/dbus/v5"
@@ -11,71 +10,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// Session contains the properties of one session, with the contract's names and types. Times are
-// microseconds since 1970, 0 if there is none. A counter of the control group is math.MaxUint64 if
-// its value is not known.
-type Session struct {
-	Id                            string //nolint:revive // the contract's name
-	Agent                         string
-	Command                       []string
-	WorkingDirectory              string
-	Worktree                      string
-	Repository                    string
-	Timestamp                     uint64
-	Description                   string
-	Labels                        map[string]string
-	OnLogin                       string
-	State                         string
-	Lifecycle                     string
-	Activity                      string
-	Attention                     string
-	AttentionMessage              string
-	AttentionSource               string
-	AttentionTimestamp            uint64
-	AttentionAcknowledged         bool
-	StatusText                    string
-	ConversationId                string //nolint:revive // the contract's name
-	Result                        string
-	Reason                        string
-	EndCause                      string
-	ExecMainCode                  int32
-	ExecMainStatus                int32
-	ExecMainStartTimestamp        uint64
-	ExecMainExitTimestamp         uint64
-	ExecMainCPUUsageNSec          uint64 // math.MaxUint64 if it is not known, as ExecMainMaxRSS
-	ExecMainMaxRSS                uint64
-	StateChangeTimestamp          uint64
-	StateChangeTimestampMonotonic uint64
-	SessionAlive                  bool
-	AgentAlive                    bool
-	Frozen                        bool
-	Resumable                     bool
-	Resumed                       bool
-	IdleHint                      bool
-	IdleSinceHint                 uint64
-	LastActivityTimestamp         uint64
-	Unit                          string
-	MainPID                       uint32
-	NRuns                         uint32
-	Runs                          []dbusapi.RunRow       `json:",omitempty"` // set by Client.Session only
-	TotalRuntimeUSec              uint64                 // math.MaxUint64 if it is not known
-	UnitProperties                []dbusapi.UnitProperty `json:"-"` // set by Client.Session only
-	ExpireTimestamp               uint64
-	ControlGroup                  string
-	MemoryCurrent                 uint64
-	MemoryPeak                    uint64
-	CPUUsageNSec                  uint64
-	TasksCurrent                  uint64
-}
-
-// newSession returns a session whose counters are all unknown.
-func newSession() Session {
-	const unknown = math.MaxUint64
-	return Session{
-		MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown,
-		TotalRuntimeUSec: unknown, ExecMainCPUUsageNSec: unknown, ExecMainMaxRSS: unknown,
-	}
-}
+// Session contains the properties of one session.
+type Session = dbusapi.Session
 
 // SessionProperties returns all properties of the session, by name.
 func (c *Client) SessionProperties(ctx context.Context, id string) (Properties, error) {
@@ -84,7 +20,7 @@ func (c *Client) SessionProperties(ctx context.Context, id string) (Properties, 
 
 // Session returns the properties of the session.
 func (c *Client) Session(ctx context.Context, id string) (Session, error) {
-	s := newSession()
+	s := dbusapi.NewSession()
 	properties, err := c.SessionProperties(ctx, id)
 	if err == nil {
 		err = properties.Decode(&s)

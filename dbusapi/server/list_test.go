@@ -121,7 +121,8 @@ func TestManager_ListsUnacknowledgedAttention(t *testing.T) {
 		ID: "ended", State: "running", Activity: "idle", Attention: "turn-ended", AttentionAcknowledged: true,
 	}
 	p := countProperties([]*supervisor.Snapshot{asks, seen, ended})
-	assert.Equal(t, []attention{{"asks", "question", dbusapi.SessionPath("asks")}}, p["Attention"])
+	want := []dbusapi.AttentionRow{{ID: "asks", Reason: "question", Path: dbusapi.SessionPath("asks")}}
+	assert.Equal(t, want, p["Attention"])
 	assert.EqualValues(t, 2, p["NWaiting"])
 	assert.EqualValues(t, 1, p["NTurnEnded"])
 }

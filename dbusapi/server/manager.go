@@ -189,8 +189,8 @@ func listAgents(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) 
 		rows = append(rows, dbusapi.AgentRow{Name: a.Name, Description: a.Description, Details: map[string]dbus.Variant{
 			"Available":     dbus.MakeVariant(o.server.sup.IsInstalled(ctx, a)),
 			"Resumable":     dbus.MakeVariant(len(a.ResumeCommand) > 0),
-			"Command":       dbus.MakeVariant(orEmpty(a.Command)),
-			"ResumeCommand": dbus.MakeVariant(orEmpty(a.ResumeCommand)),
+			"Command":       dbus.MakeVariant(append([]string{}, a.Command...)),
+			"ResumeCommand": dbus.MakeVariant(append([]string{}, a.ResumeCommand...)),
 			"Source":        dbus.MakeVariant(a.Source),
 		}})
 	}

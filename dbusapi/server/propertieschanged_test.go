@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -95,7 +96,9 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 		for _, p := range interfaceIn(t, text, name).Properties {
 			emits := "true"
 			for _, annotation := range p.Annotations {
-				emits = annotation.Value
+				if annotation.Name == emitsChangedSignal {
+					emits = annotation.Value
+				}
 			}
 			allowed := map[string]string{"true": "value", "invalidates": "invalidated"}[emits]
 			hows := sortedNames(a.seen[name+" "+p.Name])
@@ -114,6 +117,32 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	}
 }
 
+const emitsChangedSignal = "org.freedesktop.DBus.Property.EmitsChangedSignal"
+
+// TestSessionProperties_AreThoseOfTheContract checks that each property in the contract is the
+// value of one field, and that values which are read on demand are not announced.
+func TestSessionProperties_AreThoseOfTheContract(t *testing.T) {
+	var contract, fields []string
+	for _, p := range dbusapi.SessionProperties {
+		contract = append(contract, p.Name)
+	}
+	for _, all := range []propertyFields{snapshotFields, onDemandFields, measuredFields} {
+		for _, f := range all {
+			fields = append(fields, f.property)
+		}
+	}
+	assert.ElementsMatch(t, contract, fields)
+	values := sessionProperties(&supervisor.Snapshot{})
+	maps.Insert(values, onDemandFields.of(&supervisor.Snapshot{}))
+	maps.Insert(values, measuredFields.of(&supervisor.Measurements{}))
+	for _, p := range interfaceIn(t, dbusapi.SessionXML, dbusapi.SessionInterface).Properties {
+		assert.Equal(t, p.Type, dbus.SignatureOf(values[p.Name]).String(), p.Name)
+		if onDemandFields.has(p.Name) || measuredFields.has(p.Name) {
+			assert.Equal(t, dbusapi.NotAnnounced, published[p.Name], p.Name)
+		}
+	}
+}
+
 // TestChanged_FollowsTheAnnotations compares the properties that changed returns with the
 // annotations in the contract.
 func TestChanged_FollowsTheAnnotations(t *testing.T) {
@@ -121,23 +150,22 @@ func TestChanged_FollowsTheAnnotations(t *testing.T) {
 	for _, p := range interfaceIn(t, dbusapi.SessionXML, dbusapi.SessionInterface).Properties {
 		emits[p.Name] = "true"
 		for _, a := range p.Annotations {
-			if a.Name == "org.freedesktop.DBus.Property.EmitsChangedSignal" {
+			if a.Name == emitsChangedSignal {
 				emits[p.Name] = a.Value
 			}
 		}
 	}
 	all := sessionProperties(&supervisor.Snapshot{})
-	published := changed(properties{}, all) // every property differs
+	sent := changed(properties{}, all) // every property differs
 	for name, how := range emits {
-		_, isPublished := published[name]
+		_, isPublished := sent[name]
 		switch how {
 		case "true", "const": // const properties do not change after the creation
 			assert.True(t, isPublished, name)
 		case "false":
 			assert.False(t, isPublished, name)
-			assert.True(t, unpublished[name] || onDemand[name] != nil, name)
 		case "invalidates":
-			assert.True(t, publishedWithoutValue[name], "%s is published without its value", name)
+			assert.Equal(t, dbusapi.AnnouncedWithoutValue, published[name], name)
 		}
 	}
 	assert.Empty(t, changed(all, all))

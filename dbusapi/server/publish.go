@@ -199,18 +199,21 @@ func hasNewAttention(before, now *supervisor.Snapshot) bool {
 		now.AttentionMessage != before.AttentionMessage
 }
 
-// Properties whose changes are not published, and properties whose changes are published without
-// the new value, as their annotations in the contract specify.
-var (
-	unpublished           = map[string]bool{"LastActivityTimestamp": true, "ControlGroup": true}
-	publishedWithoutValue = map[string]bool{"AttentionMessage": true, "StatusText": true}
-)
+// published contains how changes of each property are announced. A name that both interfaces
+// have is announced in the same way by both.
+var published = func() map[string]dbusapi.Announcement {
+	all := map[string]dbusapi.Announcement{}
+	for _, p := range slices.Concat(dbusapi.ManagerProperties, dbusapi.SessionProperties) {
+		all[p.Name] = p.Announced
+	}
+	return all
+}()
 
 // changed returns the properties in now that differ from before and are published.
 func changed(before, now properties) properties {
 	different := properties{}
 	for name, value := range now {
-		if !unpublished[name] && !reflect.DeepEqual(before[name], value) {
+		if published[name] != dbusapi.NotAnnounced && !reflect.DeepEqual(before[name], value) {
 			different[name] = value
 		}
 	}
@@ -224,8 +227,8 @@ func (s *Server) emitProperties(path dbus.ObjectPath, iface string, p properties
 		return
 	}
 	values, invalidated := p.variants(), []string{}
-	for name := range publishedWithoutValue {
-		if _, ok := values[name]; ok {
+	for name := range values {
+		if published[name] == dbusapi.AnnouncedWithoutValue {
 			delete(values, name)
 			invalidated = append(invalidated, name)
 		}

@@ -84,11 +84,10 @@ func (f *follower) handleReply(body any) {
 // publishedProperties returns the properties that a client knows if it follows the signals.
 func publishedProperties(p map[string]dbus.Variant) map[string]dbus.Variant {
 	p = maps.Clone(p)
-	for name := range unpublished {
-		delete(p, name)
-	}
-	for name := range publishedWithoutValue {
-		delete(p, name)
+	for name := range p {
+		if a := published[name]; a == dbusapi.NotAnnounced || a == dbusapi.AnnouncedWithoutValue {
+			delete(p, name)
+		}
 	}
 	return p
 }

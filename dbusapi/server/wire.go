@@ -28,7 +28,7 @@ func marshalObjects(all []*supervisor.Snapshot) bus.Marshalled {
 				w.align(8)
 				w.text(dbusapi.SessionInterface)
 				w.array(8, func() {
-					for name, value := range sessionProperties(n) {
+					for name, value := range snapshotFields.of(n) {
 						w.align(8)
 						w.text(name)
 						w.variant(value)

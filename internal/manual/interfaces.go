@@ -16,6 +16,7 @@ type member struct {
 	dbusType           string // type of a property
 	in, out            []string
 	emitsChanged       string // EmitsChangedSignal annotation of a property, "" for true
+	notKnown           string // the value of a number that is not known, "" if it is always known
 	comment            string
 }
 
@@ -60,13 +61,9 @@ func readInterfaces(definitions ...string) ([]iface, error) {
 }
 
 // describe returns the documentation of the interfaces as sections of a manual page.
-func describe(definitions ...string) (string, error) {
-	all, err := readInterfaces(definitions...)
-	if err != nil {
-		return "", err
-	}
+func describe(interfaces []iface) string {
 	var page strings.Builder
-	for _, i := range all {
+	for _, i := range interfaces {
 		for _, kind := range kinds {
 			var entries []string
 			for _, m := range i.membersOf(kind.name) {
@@ -78,7 +75,7 @@ func describe(definitions ...string) (string, error) {
 			}
 		}
 	}
-	return page.String(), nil
+	return page.String()
 }
 
 // parseDefinition parses an interface definition in the introspection format of the D-Bus
@@ -119,8 +116,12 @@ func parseDefinition(definition string) (name string, members []member, err erro
 					m.in = append(m.in, text)
 				}
 			case "annotation":
-				if len(members) > 0 && strings.HasSuffix(attribute(t, "name"), ".EmitsChangedSignal") {
-					members[len(members)-1].emitsChanged = attribute(t, "value")
+				m := &members[len(members)-1]
+				switch attribute(t, "name") {
+				case "org.freedesktop.DBus.Property.EmitsChangedSignal":
+					m.emitsChanged = attribute(t, "value")
+				case "io.github.corrald.Corral1.NotKnown":
+					m.notKnown = attribute(t, "value")
 				}
 			}
 		}
@@ -155,6 +156,9 @@ func (m member) meaning() string {
 	var sentences []string
 	if m.comment != "" {
 		sentences = append(sentences, m.comment)
+	}
+	if m.notKnown != "" {
+		sentences = append(sentences, m.notKnown+" if it is not known.")
 	}
 	if m.access == "readwrite" {
 		sentences = append(sentences, "Can be set.")

@@ -1,61 +1,93 @@
 package main
 
 import (
-	"os"
-	"regexp"
-	"strings"
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/corrald/corral/dbusapi"
 )
 
-func TestContract_DocumentsEveryMember(t *testing.T) {
-	page, err := describe(dbusapi.ManagerXML, dbusapi.SessionXML)
+func TestDescribe_HasEveryMember(t *testing.T) {
+	c, err := readContract("../..")
 	require.NoError(t, err)
-	for _, entry := range strings.Split(page, "\n\n") {
-		assert.NotRegexp(t, `:   *\n?$`, entry)
+	page, reference := describe(c.interfaces), c.reference()
+	for _, i := range c.interfaces {
+		for _, m := range i.members {
+			assert.NotEmpty(t, m.comment, m.name)
+			assert.Contains(t, page, "**"+m.name+"**")
+			if m.kind == "property" {
+				assert.Contains(t, reference, "| `"+m.name+"` | `"+m.dbusType+"` | "+m.access+" | ")
+			} else {
+				assert.Contains(t, reference, "\n**"+m.name+"**(")
+			}
+		}
 	}
-	memberName := regexp.MustCompile(`<(?:method|signal|property) name="([A-Za-z]+)"`)
-	for _, m := range memberName.FindAllStringSubmatch(dbusapi.ManagerXML+dbusapi.SessionXML, -1) {
-		assert.Contains(t, page, "**"+m[1]+"**")
-	}
-	assert.Contains(t, errorNames(dbusapi.ManagerXML), "NoSuchSession, SessionExists")
+	assert.Contains(t, c.errors, "NoSuchSession, SessionExists")
 }
 
-func TestDescribe_FormatsAnEntry(t *testing.T) {
-	page, err := describe(`<node><interface name="a.b.C">
+const example = `<node><interface name="a.b.C">
 		<!-- replies when it
 		     is done -->
 		<method name="Do_It"><arg name="x" type="s" direction="in"/><arg name="y" type="a{sv}" direction="out"/></method>
 		<!-- a * of it --><property name="P" type="b" access="readwrite"><annotation name="org.freedesktop.DBus.Property.EmitsChangedSignal" value="const"/></property>
-	</interface></node>`)
+		<!-- How much. --><property name="N" type="t" access="read"><annotation name="org.freedesktop.DBus.Property.EmitsChangedSignal" value="false"/><annotation name="io.github.corrald.Corral1.NotKnown" value="7"/></property>
+	</interface></node>`
+
+func TestDescribe_FormatsAnEntry(t *testing.T) {
+	all, err := readInterfaces(example)
 	require.NoError(t, err)
 	assert.Equal(t, "# METHODS OF THE C\n\n**Do_It**(s x) -> a{sv} y\n:   Replies when it is done.\n\n"+
-		"# PROPERTIES OF THE C\n\n**P** b\n:   A \\* of it. Can be set. It never changes.\n\n", page)
-	_, err = describe("<a")
+		"# PROPERTIES OF THE C\n\n**P** b\n:   A \\* of it. Can be set. It never changes.\n\n"+
+		"**N** t\n:   How much. 7 if it is not known. Its changes are not announced.\n\n", describe(all))
+	_, err = readInterfaces("<a")
 	assert.Error(t, err)
 }
 
-// TestReference_IsUpToDate fails if docs/reference/dbus.md differs from the interface definitions.
+// TestGenerated_FilesAreUpToDate fails if a generated file differs from the interface definitions.
 // "make generated" rewrites it.
-func TestReference_IsUpToDate(t *testing.T) {
-	page, err := reference(dbusapi.ManagerXML, dbusapi.SessionXML)
+func TestGenerated_FilesAreUpToDate(t *testing.T) {
+	c, err := readContract("../..")
 	require.NoError(t, err)
-	written, err := os.ReadFile("../../docs/reference/dbus.md")
+	files, err := c.generated("../..")
 	require.NoError(t, err)
-	assert.Equal(t, string(written), page, "make generated")
-	all, err := readInterfaces(dbusapi.ManagerXML, dbusapi.SessionXML)
-	require.NoError(t, err)
-	for _, i := range all {
-		for _, m := range i.members {
-			if m.kind == "property" {
-				assert.Contains(t, page, "| `"+m.name+"` | `"+m.dbusType+"` | "+m.access+" | ")
-			} else {
-				assert.Contains(t, page, "\n**"+m.name+"**(")
-			}
-		}
+	for name, text := range files {
+		written, err := readFiles("../..", name)
+		require.NoError(t, err)
+		assert.Equal(t, written[0], text, "%s: make generated", name)
 	}
+	assert.True(t, json.Valid([]byte(files["docs/reference/json.schema.json"])))
+}
+
+func TestTypes_DescribeEachProperty(t *testing.T) {
+	all, err := readInterfaces(example)
+	require.NoError(t, err)
+	types, err := contract{session: all[0].membersOf("property")}.types()
+	require.NoError(t, err)
+	assert.Contains(t, types, `type Session struct {
+	// A * of it. Can be set. It never changes.
+	P bool
+	// How much. 7 if it is not known. Its changes are not announced.
+	N uint64
+}
+`)
+	assert.Contains(t, types, `	{Name: "P", Announced: NeverChanges},
+	{Name: "N", Announced: NotAnnounced, MayBeUnknown: true, NotKnown: 7},
+`)
+	assert.Contains(t, types, "	return Session{\n		N: 7,\n	}\n")
+	_, err = contract{session: []member{{name: "X", dbusType: "d"}}}.types()
+	require.ErrorContains(t, err, `there is no Go type for "d"`)
+}
+
+func TestDescribeJSON_RequiresThePlacesOfTheTables(t *testing.T) {
+	all, err := readInterfaces(example)
+	require.NoError(t, err)
+	c := contract{session: all[0].membersOf("property")}
+	_, err = c.describeJSON("no table\n")
+	require.ErrorContains(t, err, "properties of a session")
+	page, err := c.describeJSON("a\n<!-- generated: properties of a session -->\nold\n<!-- end -->\nb\n" +
+		"<!-- generated: properties of the daemon -->\n<!-- end -->\n")
+	require.NoError(t, err)
+	assert.Contains(t, page, "a\n<!-- generated: properties of a session -->\n| key | type | meaning |\n|---|---|---|\n"+
+		"| `P` | bool | A \\* of it. |\n| `N` | number or null | How much. |\n<!-- end -->\nb\n")
 }

@@ -1,8 +1,10 @@
 // Manual completes the sources of the manual pages: `manual -o DIRECTORY PAGE.md…` writes each page
 // to the directory, with the version, the date and the documentation from the interface
-// definitions. `make man` then converts them with go-md2man. With -reference, it writes the
-// documentation of the bus interface to docs/reference. With -documents, it writes the documents
-// that are installed, and replaces their links to files that are not.
+// definitions. `make man` then converts them with go-md2man. With -generate, it writes the files
+// that are generated from the interface definitions: the Go types of package dbusapi, and the
+// descriptions of the bus interface and of the JSON output in docs/reference. With -documents, it
+// writes the documents that are installed, and replaces their links to files that are not. It runs
+// in the root directory of the repository.
 package main
 
 import (
@@ -11,11 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/corrald/corral/dbusapi"
 )
 
-//go:generate go run . -reference ../../docs/reference/dbus.md
+//go:generate go run . -generate ../..
 
 func main() { os.Exit(run()) }
 
@@ -23,20 +23,21 @@ func run() int {
 	out := flag.String("o", "build/man", "directory to write to")
 	version := flag.String("version", "", "version of the pages")
 	date := flag.String("date", "", "date of the pages, YYYY-MM-DD")
-	page := flag.String("reference", "", "write the reference of the bus interface to this file, and nothing else")
+	repository := flag.String("generate", "",
+		"write the generated files below this directory, and nothing else")
 	documents := flag.String("documents", "",
 		"write the documents named as arguments below this directory, and nothing else")
 	flag.Parse()
 	if *documents != "" {
 		return report(writeDocuments(*documents, flag.Args()))
 	}
-	if *page != "" {
-		return writeReference(*page)
+	if *repository != "" {
+		return report(generate(*repository))
 	}
-	interfaces, err := describe(dbusapi.ManagerXML, dbusapi.SessionXML)
+	contract, err := readContract(".")
 	if err == nil {
 		replacer := strings.NewReplacer("@version@", *version, "@date@", *date,
-			"@interfaces@", interfaces, "@errors@", errorNames(dbusapi.ManagerXML))
+			"@interfaces@", describe(contract.interfaces), "@errors@", contract.errors)
 		err = write(*out, flag.Args(), replacer)
 	}
 	return report(err)
@@ -49,15 +50,6 @@ func report(err error) int {
 	}
 	fmt.Fprintln(os.Stderr, "manual:", err)
 	return 1
-}
-
-// writeReference writes the documentation of the bus interface.
-func writeReference(path string) int {
-	text, err := reference(dbusapi.ManagerXML, dbusapi.SessionXML)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // readable by all users
-	}
-	return report(err)
 }
 
 // write writes the pages to dir, with their placeholders replaced.

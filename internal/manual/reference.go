@@ -30,14 +30,10 @@ Errors below ` + "`io.github.corrald.Corral1.Error`" + `: %s. In addition, metho
 `
 
 // reference returns the documentation of the interfaces as the page docs/reference/dbus.md.
-func reference(manager string, definitions ...string) (string, error) {
-	all, err := readInterfaces(append([]string{manager}, definitions...)...)
-	if err != nil {
-		return "", err
-	}
+func (c contract) reference() string {
 	var page strings.Builder
-	fmt.Fprintf(&page, referenceBegin, errorNames(manager))
-	for _, i := range all {
+	fmt.Fprintf(&page, referenceBegin, c.errors)
+	for _, i := range c.interfaces {
 		for _, kind := range kinds {
 			members := i.membersOf(kind.name)
 			if len(members) == 0 {
@@ -52,7 +48,7 @@ func reference(manager string, definitions ...string) (string, error) {
 			}
 		}
 	}
-	return page.String(), nil
+	return page.String()
 }
 
 // paragraph returns the member as a row of a table if it is a property, otherwise as a paragraph.
@@ -70,6 +66,12 @@ func (m member) paragraph() string {
 	announced := map[string]string{
 		"": "with its value", "const": "never changes", "invalidates": "without its value", "false": "no",
 	}[m.emitsChanged]
-	meaning := strings.ReplaceAll(escape(m.comment), "|", `\|`)
+	meaning := tableCell(m.comment)
+	if m.notKnown != "" {
+		meaning += " " + m.notKnown + " if it is not known."
+	}
 	return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |\n", m.name, m.dbusType, m.access, announced, meaning)
 }
+
+// tableCell escapes the characters that have a meaning in a table in Markdown.
+func tableCell(text string) string { return strings.ReplaceAll(escape(text), "|", `\|`) }

@@ -30,8 +30,9 @@ type Status struct {
 	Comm    string // name, cut to 15 bytes by the kernel; may contain any byte
 	State   byte   // R, S, D, T, t, X, I, or Z for a zombie
 	Parent  int
-	Group   int // process group
-	Session int // session of setsid(2)
+	Group   int    // process group
+	Session int    // session of setsid(2)
+	TTY     uint64 // device number of the controlling terminal, as makedev(3) returns it; 0 for none
 }
 
 // Stat returns the state of a process, which may be a zombie. Errors: fs.ErrNotExist if there is no
@@ -80,6 +81,10 @@ func ParseStat(b []byte) (s Status, comm []byte, err error) {
 			s.Group, err = strconv.Atoi(string(number))
 		case 6:
 			s.Session, err = strconv.Atoi(string(number))
+		case 7:
+			var tty int64 // of 32 bits, and signed
+			tty, err = strconv.ParseInt(string(number), 10, 64)
+			s.TTY = uint64(uint32(tty))
 		case 22:
 			s.Start, err = strconv.ParseUint(string(number), 10, 64)
 		}

@@ -71,10 +71,12 @@ func TestParseStat(t *testing.T) {
 		want Status
 		err  string
 	}{
-		"plain":                      {"12 (cat)" + tail, Status{Identity{12, 4242}, "cat", 'S', 7, 8, 9}, ""},
-		"spaces and parentheses":     {"12 (a ) R 1 (b)" + tail, Status{Identity{12, 4242}, "a ) R 1 (b", 'S', 7, 8, 9}, ""},
-		"a newline in the name":      {"12 (a\nb)" + tail, Status{Identity{12, 4242}, "a\nb", 'S', 7, 8, 9}, ""},
-		"an empty name":              {"12 ()" + tail, Status{Identity{12, 4242}, "", 'S', 7, 8, 9}, ""},
+		"plain":                  {"12 (cat)" + tail, Status{Identity{12, 4242}, "cat", 'S', 7, 8, 9, 0}, ""},
+		"spaces and parentheses": {"12 (a ) R 1 (b)" + tail, Status{Identity{12, 4242}, "a ) R 1 (b", 'S', 7, 8, 9, 0}, ""},
+		"a newline in the name":  {"12 (a\nb)" + tail, Status{Identity{12, 4242}, "a\nb", 'S', 7, 8, 9, 0}, ""},
+		"an empty name":          {"12 ()" + tail, Status{Identity{12, 4242}, "", 'S', 7, 8, 9, 0}, ""},
+		"a terminal": {"12 (cat) S 7 8 9 34819 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 6",
+			Status{Identity{12, 4242}, "cat", 'S', 7, 8, 9, unix.Mkdev(136, 3)}, ""},
 		"no name":                    {"12 cat" + tail, Status{}, "no name"},
 		"parentheses the wrong way":  {"12 )(" + tail, Status{}, "no name"},
 		"cut off":                    {"12 (cat) S 7 8 9", Status{}, "too short"},

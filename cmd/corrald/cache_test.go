@@ -18,9 +18,15 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// unsignalled are the properties of a session whose changes are not signalled.
-var unsignalled = []string{"LastActivityTimestamp", "Runs", "ControlGroup", "MemoryCurrent", "MemoryPeak",
-	"CPUUsageNSec", "TasksCurrent", "TotalRuntimeUSec"}
+// unannounced returns the names of the properties of a session whose changes are not announced.
+func unannounced() (names []string) {
+	for _, p := range dbusapi.SessionProperties {
+		if p.Announced == dbusapi.NotAnnounced {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
 
 // cache is the state of a client that keeps the properties of each object and follows the signals,
 // as every caching proxy does.
@@ -52,7 +58,7 @@ func (c cache) follow(s *dbus.Signal) {
 // cached has to be read from the daemon, and so is always current.
 func (c cache) differences(path dbus.ObjectPath, now properties) (all []string) {
 	for name, value := range c[path] {
-		if is, there := now[name]; !slices.Contains(unsignalled, name) &&
+		if is, there := now[name]; !slices.Contains(unannounced(), name) &&
 			(!there || !reflect.DeepEqual(is.Value(), value.Value())) {
 			all = append(all, fmt.Sprintf("%s %s: %v, and it is %v", path, name, value, is))
 		}

@@ -176,10 +176,7 @@ func (d *corrald) snapshot(t *testing.T) map[string]any {
 	all["files"] = files
 	for _, id := range d.ids(t) {
 		p := d.session(t, id).properties()
-		for _, name := range []string{
-			"CPUUsageNSec", "MemoryCurrent", "MemoryPeak", "Activity", "IdleHint", "IdleSinceHint",
-			"LastActivityTimestamp", "TotalRuntimeUSec",
-		} {
+		for _, name := range append(unannounced(), "Activity", "IdleHint", "IdleSinceHint") {
 			delete(p, name)
 		}
 		all[id] = p

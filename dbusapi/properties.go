@@ -163,6 +163,10 @@ type Session struct {
 	IdleSinceHint uint64
 	// When the agent last printed something. 0 if it is not known. Its changes are not announced.
 	LastActivityTimestamp uint64
+	// When the agent last read input from its terminal: what somebody typed or sent, or what the
+	// terminal answered. The time is up to eight seconds too early. It is known while the agent is
+	// running. 0 if it is not known. Its changes are not announced.
+	LastInputTimestamp uint64
 	// The name of the scope of the last run.
 	Unit string
 	// The PID of the agent's process, 0 if there is none.
@@ -238,6 +242,7 @@ var SessionProperties = []Property{
 	{Name: "IdleHint", Announced: AnnouncedWithValue},
 	{Name: "IdleSinceHint", Announced: AnnouncedWithValue},
 	{Name: "LastActivityTimestamp", Announced: NotAnnounced, MayBeUnknown: true, NotKnown: 0},
+	{Name: "LastInputTimestamp", Announced: NotAnnounced, MayBeUnknown: true, NotKnown: 0},
 	{Name: "Unit", Announced: AnnouncedWithValue},
 	{Name: "MainPID", Announced: AnnouncedWithValue},
 	{Name: "NRuns", Announced: AnnouncedWithValue},
@@ -258,6 +263,7 @@ func NewSession() Session {
 		ExecMainCPUUsageNSec:  18446744073709551615,
 		ExecMainMaxRSS:        18446744073709551615,
 		LastActivityTimestamp: 0,
+		LastInputTimestamp:    0,
 		TotalRuntimeUSec:      18446744073709551615,
 		MemoryCurrent:         18446744073709551615,
 		MemoryPeak:            18446744073709551615,

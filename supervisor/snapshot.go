@@ -92,6 +92,7 @@ type Measurements struct {
 	Tasks      uint64        `property:"TasksCurrent"` // processes and threads
 	Runtime    time.Duration `property:"TotalRuntimeUSec"`
 	LastOutput time.Time     `property:"LastActivityTimestamp"` // zero if unknown
+	LastInput  time.Time     `property:"LastInputTimestamp"`    // likewise
 }
 
 // TotalRuntime returns the total duration of all runs of the session, including a current one until
@@ -154,6 +155,7 @@ func (s *Supervisor) Measure(snap *Snapshot) Measurements {
 	m := Measurements{
 		Memory: Unknown, MemoryPeak: Unknown, CPUTime: Unknown, Tasks: Unknown,
 		Runtime: snap.TotalRuntime(time.Now()), LastOutput: s.loop.lastOutput(snap.ID),
+		LastInput: proc.LastInput(int(snap.MainPID)),
 	}
 	if !snap.Live {
 		return m

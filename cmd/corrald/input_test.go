@@ -222,3 +222,18 @@ func TestSendInput_FailsWhenTheAgentDoesNotRead(t *testing.T) {
 	assert.Less(t, time.Since(begin), 25*time.Second, "D-Bus clients wait for 25 s")
 	deaf.must("Stop", uint64(0))
 }
+
+// TestSendInput_IsTheLastInput sends text until the kernel updates the time at which the terminal
+// was last read, which it does every eight seconds.
+func TestSendInput_IsTheLastInput(t *testing.T) {
+	d := startDaemon(t)
+	begin := time.Now()
+	s, _ := d.readerSession(t, "shop", "stty -echo")
+	lastInput := func() uint64 { n, _ := s.properties()["LastInputTimestamp"].Value().(uint64); return n }
+	assert.Zero(t, lastInput(), "nothing was sent")
+	testbed.Poll(t, "input was read", func() bool {
+		s.must("SendInput", "x", dbusapi.InputEnter)
+		return lastInput() > 0
+	})
+	assert.WithinRange(t, time.UnixMicro(int64(lastInput())), begin.Add(-time.Second), time.Now())
+}

@@ -29,8 +29,8 @@ const module = "github.com/corrald/corral/"
 var leaves = []string{
 	"dbusapi/word",
 	"internal/atomicfile", "internal/bus", "internal/clock", "internal/config",
-	"internal/deadline", "internal/desktop", "internal/environment", "internal/exitstatus",
-	"internal/failpoint", "internal/fdpoll", "internal/inotify", "internal/journal",
+	"internal/deadline", "internal/desktop", "internal/ecma48", "internal/environment",
+	"internal/exitstatus", "internal/failpoint", "internal/fdpoll", "internal/inotify", "internal/journal",
 	"internal/keys", "internal/logind", "internal/loginshell", "internal/mounts",
 	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program",
 	"internal/safefile", "internal/shimwire", "internal/sshagent", "internal/termsizes",
@@ -48,7 +48,7 @@ var plan = map[string][]string{
 		"dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session",
 	}, leaves),
 	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
-	"cmd/corralctl/transcript": {},
+	"cmd/corralctl/transcript": {"internal/ecma48"},
 	"cmd/corralctl/wording": {
 		"dbusapi/client", "dbusapi/word", "internal/config", "internal/outcome", "internal/plaintext",
 	},
@@ -57,9 +57,9 @@ var plan = map[string][]string{
 		"supervisor/session", "supervisor/sources", "supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
-		"dbusapi/word", "internal/clock", "internal/exitstatus", "internal/keys", "internal/outcome", "internal/proc",
-		"internal/program", "internal/safefile", "internal/shimwire", "internal/termsizes", "internal/unitname",
-		"internal/version",
+		"dbusapi/word", "internal/clock", "internal/ecma48", "internal/exitstatus", "internal/keys", "internal/outcome",
+		"internal/proc", "internal/program", "internal/safefile", "internal/shimwire", "internal/termsizes",
+		"internal/unitname", "internal/version",
 	},
 
 	// The bus: the contract and its two sides, which share nothing else.

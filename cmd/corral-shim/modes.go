@@ -1,8 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"strconv"
+
+	"github.com/corrald/corral/internal/ecma48"
 )
 
 // trackedModes are the private modes of the terminal (DECSET) that a program sets once, so that the
@@ -38,28 +39,23 @@ func (m *modes) handleEscape(c byte) {
 	}
 }
 
-// handleControl handles a control sequence with these parameters and the final byte c.
-func (m *modes) handleControl(params []byte, c byte) {
-	if len(params) == 0 {
-		return
-	}
-	prefix, p := params[0], params[1:]
+// handleControl handles a control sequence with this private marker, these parameters and this
+// final byte.
+func (m *modes) handleControl(marker byte, params ecma48.Params, final byte) {
 	switch {
-	case prefix == '?' && (c == 'h' || c == 'l'):
-		m.set(p, c == 'h')
-	case c == 'u':
-		m.setKeyboard(prefix, p)
-	case prefix == '>' && c == 'm':
-		if kind, rest := parseParam(p); kind == 4 {
-			m.modifyOtherKeys, _ = parseParam(rest)
-		}
+	case marker == '?' && (final == 'h' || final == 'l'):
+		m.set(params, final == 'h')
+	case final == 'u':
+		m.setKeyboard(marker, params)
+	case marker == '>' && final == 'm' && params.At(0) == 4:
+		m.modifyOtherKeys = params.At(1)
 	}
 }
 
-func (m *modes) set(p []byte, on bool) {
-	for len(p) > 0 {
+func (m *modes) set(params ecma48.Params, on bool) {
+	for len(params) > 0 {
 		var mode int
-		mode, p = parseParam(p)
+		mode, params = params.Cut()
 		if mode == 2004 {
 			m.paste = on
 		}
@@ -77,9 +73,9 @@ func (m *modes) set(p []byte, on bool) {
 
 // setKeyboard handles the kitty keyboard protocol: > pushes flags, < pops entries, = changes the
 // current one.
-func (m *modes) setKeyboard(prefix byte, p []byte) {
-	n, rest := parseParam(p)
-	switch prefix {
+func (m *modes) setKeyboard(marker byte, params ecma48.Params) {
+	n := params.At(0)
+	switch marker {
 	case '>':
 		if len(m.keyboard) < 16 {
 			m.keyboard = append(m.keyboard, n)
@@ -87,12 +83,11 @@ func (m *modes) setKeyboard(prefix byte, p []byte) {
 	case '<':
 		m.keyboard = m.keyboard[:max(len(m.keyboard)-max(n, 1), 0)]
 	case '=':
-		how, _ := parseParam(rest)
 		if len(m.keyboard) == 0 {
 			m.keyboard = append(m.keyboard, 0)
 		}
 		flags := &m.keyboard[len(m.keyboard)-1]
-		switch how {
+		switch params.At(1) {
 		case 2:
 			*flags |= n
 		case 3:
@@ -101,19 +96,6 @@ func (m *modes) setKeyboard(prefix byte, p []byte) {
 			*flags = n
 		}
 	}
-}
-
-// parseParam returns the first of the parameters p, or 0 if it is omitted, and the parameters after
-// it.
-func parseParam(p []byte) (n int, rest []byte) {
-	first, rest, _ := bytes.Cut(p, []byte{';'})
-	for _, c := range first {
-		if c < '0' || c > '9' || n > 1<<16 {
-			return 0, rest
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n, rest
 }
 
 // restore returns the sequences that set these modes in a terminal after a reset.

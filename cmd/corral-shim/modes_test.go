@@ -12,9 +12,10 @@ import (
 func modesAfter(output []byte, size int) *modes {
 	var s scanner
 	s.init(nil, nil)
+	var held []byte
 	for piece := range slices.Chunk(output, max(size, 1)) {
-		// the content of held bytes does not matter for modes
-		_ = s.scan(slices.Concat(make([]byte, s.filter.held), piece))
+		kept := s.scan(slices.Concat(held, piece))
+		held = kept[len(kept)-s.filter.held:]
 	}
 	return &s.modes
 }
@@ -45,6 +46,9 @@ func TestModes_TrackAndRestore(t *testing.T) {
 		{"modified keys", "\x1b[>4;2m", false, "\x1b[>4;2m"},
 		{"colours are not modes", "\x1b[4;2m\x1b[u", false, ""},
 		{"far too long", "\x1b[?" + strings.Repeat("1;", 100) + "2004h", false, ""},
+		{"a byte that tmux ignores in a sequence", "\x1b[?20\x7f04h", true, "\x1b[?2004h"},
+		{"a character set is not a reset", "\x1b[?2004h\x1b(c", true, "\x1b[?2004h"},
+		{"a query is not a mode", "\x1b[?2004$h", false, ""},
 		{"an invalid number", "\x1b[?20:04;99999999999999999999h", false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -79,6 +79,8 @@ func TestScanner_FindsBellsAndOSCCommands(t *testing.T) {
 		{"a bell passed through tmux", "\x1bPtmux;\a\x1b\\", scanned{hasBell: true}},
 		{"a command aborted by the end of its wrapper", "\x1bPtmux;\x1b\x1b]9;done\x1b\\", scanned{}},
 		{"an aborted wrapper", "\x1bPtmux;\x1b\x1b]9;a\x1b]9;b\a", scanned{commands: []string{"9;b"}}},
+		{"a command after ESC and bytes that tmux ignores", "\x1bé]9;a\a", scanned{commands: []string{"9;a"}}},
+		{"a bell after a character set rings", "\x1b(]9;a\a", scanned{hasBell: true}},
 		{"characters that contain bytes of control characters", "\u009d\u2407 é", scanned{}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -97,6 +99,7 @@ type referenceScanner struct {
 	scanned
 	kind          byte // type of the sequence: '[', ']', 'P' and so on; 0 for text
 	escaped       bool
+	intermediate  bool   // an intermediate byte follows ESC
 	text          []byte // content of the string
 	wrapped       bool   // inside a passthrough wrapper
 	wrapperEscape bool   // after the first ESC in a wrapper
@@ -118,7 +121,7 @@ func scanReference(output []byte) scanned {
 			}
 		case c == charEscape:
 			p.wrapperEscape = true
-		case c == charCancel || c == charSubstitute:
+		case c == 0x18 || c == 0x1a:
 			*p = referenceScanner{scanned: p.scanned}
 		default:
 			p.read(c)
@@ -135,22 +138,25 @@ func (p *referenceScanner) read(c byte) {
 		if p.escaped {
 			p.kind = 0
 		}
-		p.escaped = true
-	case c == charCancel || c == charSubstitute:
+		p.escaped, p.intermediate = true, false
+	case c == 0x18 || c == 0x1a:
 		p.end(false)
 	case p.escaped && c < ' ':
 		p.kind = 0
 		p.hasBell = p.hasBell || c == charBell
+	case p.escaped && (c < '0' || c > '~'):
+		p.kind, p.text = 0, nil
+		p.intermediate = p.intermediate || c < '0'
 	case p.escaped:
-		p.end(false)
-		if strings.IndexByte("[]PX^_k", c) >= 0 {
+		introduces := !p.intermediate && strings.IndexByte("[]PX^_k", c) >= 0
+		if p.end(false); introduces {
 			p.kind = c
 		}
 	case c == charBell && p.kind == ']':
 		p.end(true)
 	case c == charBell && (p.kind == 0 || p.kind == '['):
 		p.hasBell = true
-	case p.kind == '[' && c >= 0x40:
+	case p.kind == '[' && c >= 0x40 && c <= '~':
 		p.end(false)
 	case p.kind != 0 && p.kind != '[':
 		if p.text = append(p.text, c); p.kind == 'P' && string(p.text) == wrapperPrefix && !p.wrapped {
@@ -165,7 +171,7 @@ func (p *referenceScanner) end(obey bool) {
 	if obey && len(p.text) > 0 && len(p.text) <= maxCommand {
 		p.commands = append(p.commands, string(p.text))
 	}
-	p.kind, p.escaped, p.text = 0, false, nil
+	p.kind, p.escaped, p.intermediate, p.text = 0, false, false, nil
 }
 
 // FuzzScanner checks that the result does not depend on how the output is split into pieces, that
@@ -198,7 +204,7 @@ func FuzzScanner(f *testing.F) {
 
 func withoutStatus(commands []string) string {
 	rest := slices.DeleteFunc(slices.Clone(commands), func(c string) bool {
-		return strings.HasPrefix(c, statusPrefix)
+		return strings.HasPrefix(c, statusStart[2:])
 	})
 	return strings.Join(rest, "\x00")
 }

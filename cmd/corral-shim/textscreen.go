@@ -1,6 +1,10 @@
 package main
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/corrald/corral/internal/ecma48"
+)
 
 // textScreen is the text that a terminal shows: without colours and modes, and with all characters
 // of equal width. Sequences that it does not know are ignored. It is not meant for display, only
@@ -12,10 +16,7 @@ type textScreen struct {
 	savedRow   int
 	savedCol   int
 
-	state       int // a state of the scanner
-	private     bool
-	params      [4]int
-	n           int // number of parameters begun
+	parser      ecma48.Parser
 	partialRune [utf8.UTFMax]byte
 	partialLen  int
 }
@@ -42,34 +43,33 @@ func (t *textScreen) resize(rows, cols int) {
 
 // write updates the screen for output, which may come in pieces.
 func (t *textScreen) write(b []byte) {
-	for _, c := range b {
-		switch {
-		case t.state == inString || t.state == inStringEnd:
-			t.skipString(c)
-		case c == charEscape:
-			t.state = inEscape
-		case c < ' ':
-			t.handleCharacter(c)
-		case t.state == inEscape:
-			t.handleEscape(c)
-		case t.state == inControl:
-			t.readParameter(c)
-		default:
-			t.writeByte(c)
+	for len(b) > 0 {
+		token, n := t.parser.Next(b)
+		switch token {
+		case ecma48.Text:
+			t.writeText(b[:n])
+		case ecma48.Control:
+			t.handleCharacter(b[n-1])
+		case ecma48.EscapeSequence:
+			t.handleEscape(t.parser.Final())
+		case ecma48.ControlSequence:
+			if marker := t.parser.Marker(); marker == '?' {
+				t.handleMode(t.parser.Params(), t.parser.Final())
+			} else if marker == 0 {
+				t.handleControl(t.parser.Params(), t.parser.Final())
+			}
 		}
+		b = b[n:]
 	}
 }
 
-// skipString skips a byte of a string.
-func (t *textScreen) skipString(c byte) {
-	switch {
-	case c == charBell || c == charCancel || c == charSubstitute || t.state == inStringEnd && c == '\\':
-		t.state = inText
-	case c == charEscape:
-		t.state = inStringEnd
-	case t.state == inStringEnd: // the string was aborted
-		t.state = inEscape
-		t.handleEscape(c)
+func (t *textScreen) writeText(b []byte) {
+	for _, c := range b {
+		if c < ' ' {
+			t.handleCharacter(c)
+		} else {
+			t.writeByte(c)
+		}
 	}
 }
 
@@ -83,18 +83,11 @@ func (t *textScreen) handleCharacter(c byte) {
 		t.moveTo(t.row, t.col-1)
 	case '\t':
 		t.moveTo(t.row, t.col|7+1)
-	case charCancel, charSubstitute:
-		t.state = inText
 	}
 }
 
 func (t *textScreen) handleEscape(c byte) {
-	t.state = inText
 	switch c {
-	case '[':
-		t.state, t.private, t.n, t.params = inControl, false, 0, [4]int{}
-	case ']', 'P', 'X', '^', '_', 'k':
-		t.state = inString
 	case '7':
 		t.savedRow, t.savedCol = t.row, t.col
 	case '8':
@@ -149,42 +142,21 @@ func (t *textScreen) moveTo(row, col int) {
 
 func (t *textScreen) clear(from, to int) { clear(t.cells[max(from, 0):min(to, len(t.cells))]) }
 
-// readParameter reads a byte of a control sequence.
-func (t *textScreen) readParameter(c byte) {
-	switch {
-	case c == '?' || c == '>' || c == '<' || c == '=':
-		t.private = true
-	case c >= '0' && c <= '9':
-		t.n = max(t.n, 1)
-		if v := &t.params[min(t.n, len(t.params))-1]; *v < maxSide {
-			*v = *v*10 + int(c-'0')
-		}
-	case c == ';' || c == ':':
-		t.n = max(t.n, 1) + 1
-	case c >= 0x40:
-		t.state = inText
-		if t.private {
-			t.handleMode(c)
-		} else {
-			t.handleControl(c)
-		}
-	}
-}
-
 // handleMode handles the switch to another screen, which is blank.
-func (t *textScreen) handleMode(c byte) {
-	if first := t.params[0]; (c == 'h' || c == 'l') && (first == 1049 || first == 1047 || first == 47) {
+func (t *textScreen) handleMode(params ecma48.Params, final byte) {
+	if mode := params.At(0); (final == 'h' || final == 'l') && (mode == 1049 || mode == 1047 || mode == 47) {
 		t.clear(0, len(t.cells))
 		t.moveTo(0, 0)
 	}
 }
 
 // handleControl handles a control sequence.
-func (t *textScreen) handleControl(c byte) {
-	count := max(t.params[0], 1)
+func (t *textScreen) handleControl(params ecma48.Params, final byte) {
+	first := params.At(0)
+	count := max(first, 1)
 	here := t.row*t.cols + min(t.col, t.cols-1)
 	begin := t.row * t.cols
-	switch c {
+	switch final {
 	case 'A':
 		t.moveTo(t.row-count, t.col)
 	case 'B':
@@ -200,13 +172,13 @@ func (t *textScreen) handleControl(c byte) {
 	case 'G':
 		t.moveTo(t.row, count-1)
 	case 'H', 'f':
-		t.moveTo(count-1, max(t.params[1], 1)-1)
+		t.moveTo(count-1, max(params.At(1), 1)-1)
 	case 'd':
 		t.moveTo(count-1, t.col)
 	case 'J':
-		t.erase(t.params[0], here, 0, len(t.cells))
+		t.erase(first, here, 0, len(t.cells))
 	case 'K':
-		t.erase(t.params[0], here, begin, begin+t.cols)
+		t.erase(first, here, begin, begin+t.cols)
 	case 'X':
 		t.clear(here, min(here+count, begin+t.cols))
 	}

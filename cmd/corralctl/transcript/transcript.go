@@ -2,13 +2,12 @@
 package transcript
 
 import (
+	"bytes"
 	"io"
-	"strings"
 	"unicode/utf8"
-)
 
-// maxParams is the number of bytes of a sequence's parameters that are kept.
-const maxParams = 64
+	"github.com/corrald/corral/internal/ecma48"
+)
 
 // Transcript turns what an agent wrote to its terminal into the text that a person would read when
 // they scroll back in that terminal: a progress bar in its last state, the final lines of what was
@@ -22,40 +21,16 @@ const maxParams = 64
 // Lines that leave the alternate screen are emitted too, and so is its content when the program
 // leaves it, because some agents show their output nowhere else.
 //
-// It understands the sequences of ECMA-48 and of xterm's ctlseqs: CSI, OSC, DCS, SOS, PM, APM, SS2,
-// SS3, two-byte escapes, and C1 controls encoded as UTF-8.
+// It understands the sequences that package ecma48 parses, and C1 controls encoded as UTF-8.
 type Transcript struct {
 	screen
 	primary *screen // the primary screen while the program uses the alternate one, otherwise nil
 	spare   []*line // lines of the last alternate screen, to be reused
-	state   parserState
-	params  []byte // parameters of the control sequence that is being read
+	parser  ecma48.Parser
 	partial []byte // the first bytes of an incomplete character
 	last    rune   // the last character, for REP
+	shifted bool   // after SS2 or SS3: the next character is part of the sequence
 }
-
-// parserState is the kind of sequence that the next character is part of.
-type parserState int
-
-const (
-	inText               parserState = iota
-	inEscape                         // after ESC
-	inEscapeIntermediate             // after ESC and an intermediate character: a final character follows
-	inCSI                            // CSI
-	inOSC                            // OSC: ends with BEL or ST
-	inString                         // DCS, SOS, PM, APM: ends with ST
-	inSingleShift                    // SS2, SS3: one character follows
-)
-
-const (
-	bel = '\a'
-	esc = 0x1b
-	can = 0x18
-	sub = 0x1a
-	csi = 0x9b
-	osc = 0x9d
-	st  = 0x9c
-)
 
 // New returns a Transcript that writes its text to out.
 func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(&output{writer: out}, nil)} }
@@ -68,13 +43,20 @@ func (t *Transcript) Write(p []byte) (int, error) {
 		p = append(t.partial, p...)
 		t.partial = nil
 	}
-	for len(p) > 0 && utf8.FullRune(p) {
-		r, size := utf8.DecodeRune(p)
-		t.handle(r)
-		p = p[size:]
-	}
-	t.partial = append(t.partial, p...)
+	end := wholeCharacters(p)
+	t.parse(p[:end])
+	t.partial = append(t.partial, p[end:]...)
 	return n, t.out.flush()
+}
+
+// wholeCharacters returns the length of p without an incomplete character at its end.
+func wholeCharacters(p []byte) int {
+	for start := len(p) - 1; start >= 0 && start > len(p)-utf8.UTFMax; start-- {
+		if utf8.RuneStart(p[start]) && !utf8.FullRune(p[start:]) {
+			return start
+		}
+	}
+	return len(p)
 }
 
 // Resize sets the terminal's size for what is written from now on; zeros mean that it is unknown.
@@ -96,9 +78,7 @@ func (t *Transcript) Flush() error {
 
 // Close emits all remaining lines.
 func (t *Transcript) Close() error {
-	for range t.partial {
-		t.handle(utf8.RuneError)
-	}
+	t.parse(t.partial)
 	t.partial = nil
 	t.setAlternate(false)
 	t.finish()
@@ -132,128 +112,86 @@ func (t *Transcript) setAlternate(on bool) {
 	}
 }
 
-func (t *Transcript) handle(r rune) {
-	switch {
-	case r == can || r == sub:
-		t.state = inText // cancels any sequence
-		return
-	case r == esc:
-		t.state = inEscape // terminates any string, as the ESC of ST does
-		return
-	case r >= 0x80 && r < 0xa0 && t.state != inString && t.state != inOSC:
-		t.c1Control(r)
-		return
-	}
-	switch t.state {
-	case inText:
-		t.text(r)
-	case inEscape:
-		t.escapeCharacter(r)
-	case inEscapeIntermediate:
-		if r >= 0x30 || !t.c0Control(r) {
-			t.state = stayWithin(r, 0x20, 0x2f, inEscapeIntermediate)
+// parse processes whole characters.
+func (t *Transcript) parse(b []byte) {
+	for len(b) > 0 {
+		token, n := t.parser.Next(b)
+		if token != ecma48.Text {
+			t.shifted = false
 		}
-	case inCSI:
-		t.csiCharacter(r)
-	case inOSC:
-		t.oscCharacter(r)
-	case inString:
-		if r == st {
-			t.state = inText
+		switch token {
+		case ecma48.Text:
+			n = t.text(b[:n])
+		case ecma48.Control:
+			t.c0Control(rune(b[n-1]))
+		case ecma48.EscapeSequence:
+			t.dispatchEscape(t.parser.Final())
+		case ecma48.ControlSequence:
+			t.dispatchCSI()
+		case ecma48.StringPart:
+			n = t.skipString(b[:n])
 		}
-	case inSingleShift:
-		t.state = inText
+		b = b[n:]
 	}
 }
 
-// stayWithin returns the state stay if r is in [first, last], otherwise inText.
-func stayWithin(r, first, last rune, stay parserState) parserState {
-	if r >= first && r <= last {
-		return stay
+// text processes text up to the end of its first C1 control, and returns how many bytes it
+// processed.
+func (t *Transcript) text(b []byte) int {
+	for at := 0; at < len(b); {
+		r, size := utf8.DecodeRune(b[at:])
+		at += size
+		switch {
+		case r >= 0x80 && r < 0xa0:
+			t.parse([]byte{'\x1b', byte(r) - 0x40}) // ECMA-48, 5.3: the same function
+			return at
+		case t.shifted:
+			t.shifted = false
+		case !t.c0Control(r) && r != 0x7f:
+			t.put(r)
+			t.last = r
+		}
 	}
-	return inText
+	return len(b)
 }
 
-// c1Control processes a C1 control: one that begins a sequence, or one that moves to another line.
-func (t *Transcript) c1Control(c1 rune) {
-	t.state = inText
-	switch c1 {
-	case csi:
-		t.state, t.params = inCSI, t.params[:0]
-	case osc:
-		t.state = inOSC
-	case 0x90, 0x98, 0x9e, 0x9f: // DCS, SOS, PM, APM
-		t.state = inString
-	case 0x8e, 0x8f: // SS2, SS3
-		t.state = inSingleShift
-	case 0x84: // IND
+// skipString returns how many bytes of a control string's content are to be skipped: up to an ST
+// that is encoded as UTF-8. A newline terminates an OSC as well: none is part of one, and otherwise
+// everything after an unterminated OSC would be lost.
+func (t *Transcript) skipString(content []byte) int {
+	const st = "\u009c"
+	before, _, terminated := bytes.Cut(content, []byte(st))
+	if i := bytes.IndexByte(before, '\n'); i >= 0 && t.parser.Introducer() == ']' {
+		t.parser.Reset()
+		return i
+	}
+	if !terminated {
+		return len(content)
+	}
+	t.parser.Reset()
+	return len(before) + len(st)
+}
+
+// dispatchEscape executes the escape sequence with this final character.
+func (t *Transcript) dispatchEscape(final byte) {
+	switch final {
+	case 'D': // IND
 		t.lineFeed()
-	case 0x85: // NEL
+	case 'E': // NEL
 		t.lineFeed()
 		t.column = 0
-	case 0x8d: // RI
+	case 'M': // RI
 		t.reverseLineFeed()
-	}
-}
-
-// escapeCharacter processes the character after ESC.
-func (t *Transcript) escapeCharacter(r rune) {
-	switch {
-	case t.c0Control(r):
-	case r >= 0x20 && r <= 0x2f:
-		t.state = inEscapeIntermediate
-	case r >= 0x40 && r <= 0x5f:
-		t.c1Control(r + 0x40)
-	case r == 'c': // RIS
-		t.state = inText
+	case 'N', 'O': // SS2, SS3
+		t.shifted = true
+	case 'c': // RIS
 		t.setAlternate(false)
 		t.clear()
 		t.moveToCell(0, 0)
 		t.bottom, t.noWrap = 0, false
-	case r == '7' || r == '8': // DECSC, DECRC
-		t.state = inText
-		t.saveOrRestoreCursor(r == '7')
-	default:
-		t.state = inText
+	case '7', '8': // DECSC, DECRC
+		t.saveOrRestoreCursor(final == '7')
 	}
-}
-
-// oscCharacter processes a character of an OSC. A newline terminates it as well: none is part of
-// one, and otherwise everything after an unterminated OSC would be lost.
-func (t *Transcript) oscCharacter(r rune) {
-	switch r {
-	case bel, st:
-		t.state = inText
-	case '\n':
-		t.state = inText
-		t.text(r)
-	}
-}
-
-// csiCharacter processes a character of a CSI sequence.
-func (t *Transcript) csiCharacter(r rune) {
-	switch {
-	case t.c0Control(r):
-	case r >= 0x20 && r <= 0x3f:
-		if len(t.params) < maxParams {
-			t.params = append(t.params, byte(r))
-		}
-	case r >= 0x40 && r <= 0x7e:
-		t.state = inText
-		t.dispatchCSI(r)
-	case r != 0x7f:
-		t.state = inText
-		t.text(r)
-	}
-}
-
-// text processes a character of ordinary text.
-func (t *Transcript) text(r rune) {
-	if t.c0Control(r) || r == 0x7f {
-		return
-	}
-	t.put(r)
-	t.last = r
 }
 
 // c0Control processes a C0 control, which takes effect within sequences as well. It returns whether
@@ -283,33 +221,34 @@ func (t *Transcript) saveOrRestoreCursor(save bool) {
 	t.moveToCell(max(t.savedCursor[0], 0), t.savedCursor[1])
 }
 
-// dispatchCSI executes the control sequence with this final character.
-func (t *Transcript) dispatchCSI(final rune) {
-	if len(t.params) > 0 && t.params[0] >= '<' {
-		if t.params[0] == '?' && (final == 'h' || final == 'l') {
-			t.setPrivateModes(final == 'h')
+// dispatchCSI executes the control sequence that was parsed.
+func (t *Transcript) dispatchCSI() {
+	switch marker, final := t.parser.Marker(), t.parser.Final(); {
+	case marker == '?' && (final == 'h' || final == 'l'):
+		t.setPrivateModes(t.parser.Params(), final == 'h')
+	case marker != 0: // terminal reports
+	default:
+		if n := max(1, t.param(0)); !t.moveCursor(final, n) {
+			t.editScreen(final, n)
 		}
-		return // the others are terminal reports
-	}
-	if n := max(1, t.param(0)); !t.moveCursor(final, n) {
-		t.editScreen(final, n)
 	}
 }
 
-// setPrivateModes sets or resets the private modes that the sequence names.
-func (t *Transcript) setPrivateModes(on bool) {
-	for _, mode := range strings.Split(string(t.params[1:]), ";") {
-		switch mode {
-		case "47", "1047", "1049":
+// setPrivateModes sets or resets these private modes.
+func (t *Transcript) setPrivateModes(modes ecma48.Params, on bool) {
+	for len(modes) > 0 {
+		var mode int
+		switch mode, modes = modes.Cut(); mode {
+		case 47, 1047, 1049:
 			t.setAlternate(on)
-		case "7": // DECAWM
+		case 7: // DECAWM
 			t.noWrap = !on
 		}
 	}
 }
 
 // moveCursor executes a control sequence that moves the cursor. It returns false for any other.
-func (t *Transcript) moveCursor(final rune, n int) bool {
+func (t *Transcript) moveCursor(final byte, n int) bool {
 	switch final {
 	case 'A', 'F':
 		t.up(n)
@@ -337,7 +276,7 @@ func (t *Transcript) moveCursor(final rune, n int) bool {
 }
 
 // editScreen executes a control sequence that changes the text.
-func (t *Transcript) editScreen(final rune, n int) {
+func (t *Transcript) editScreen(final byte, n int) {
 	first, last := t.region()
 	inside := t.row >= first && t.row <= last
 	switch final {
@@ -396,26 +335,7 @@ func (t *Transcript) eraseScreen() {
 }
 
 // param returns the sequence's i-th number, 0 if it has none, at most maxColumn.
-func (t *Transcript) param(i int) int {
-	n := 0
-	for _, c := range t.params {
-		switch {
-		case c == ';':
-			if i--; i < 0 {
-				return n
-			}
-		case i > 0:
-		case c < '0' || c > '9':
-			return 0
-		default:
-			n = min(n*10+int(c-'0'), maxColumn)
-		}
-	}
-	if i > 0 {
-		return 0
-	}
-	return n
-}
+func (t *Transcript) param(i int) int { return min(t.parser.Params().At(i), maxColumn) }
 
 // eraseLine erases from the cursor to the end of its line, to its beginning, or the whole line.
 func (t *Transcript) eraseLine() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/ecma48"
 	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/shimwire"
 )
@@ -75,53 +76,26 @@ func tail(dir string, size int64) ([]byte, error) {
 	return text, nil
 }
 
-// plain returns the text that a program has written to its terminal, without the escape sequences
-// of ECMA-48 and without control characters except line feeds.
+// plain returns the text that a program has written to its terminal, without escape sequences and
+// without control characters except line feeds.
 func plain(b []byte) string {
-	const escape = 0x1b
+	var parser ecma48.Parser
 	text := make([]byte, 0, len(b))
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == escape:
-			i += escapeLength(b[i:]) - 1
-		case c >= ' ' && c != 0x7f, c == '\n':
-			text = append(text, c)
+	for len(b) > 0 {
+		token, n := parser.Next(b)
+		from := n
+		switch token {
+		case ecma48.Text:
+			from = 0
+		case ecma48.Control:
+			from = n - 1
 		}
+		for _, c := range b[from:n] {
+			if c >= ' ' && c != 0x7f || c == '\n' {
+				text = append(text, c)
+			}
+		}
+		b = b[n:]
 	}
 	return strings.ToValidUTF8(string(text), "\uFFFD")
-}
-
-// escapeLength returns the length of the escape sequence that b begins with.
-func escapeLength(b []byte) int {
-	if len(b) < 2 {
-		return len(b)
-	}
-	switch b[1] {
-	case '[': // CSI: parameter and intermediate bytes, then a final byte
-		for i := 2; i < len(b); i++ {
-			if b[i] < 0x20 || b[i] > 0x3f {
-				return i + 1
-			}
-		}
-		return len(b)
-	case ']', 'P', 'X', '^', '_': // a control string, terminated by ST or BEL
-		for i := 2; i < len(b); i++ {
-			switch b[i] {
-			case '\a':
-				return i + 1
-			case 0x1b:
-				if i+1 < len(b) && b[i+1] == '\\' {
-					return i + 2
-				}
-				return i // another sequence interrupts the string
-			}
-		}
-		return len(b)
-	}
-	for i := 1; i < len(b); i++ { // intermediate bytes, then a final byte
-		if b[i] < 0x20 || b[i] > 0x2f {
-			return i + 1
-		}
-	}
-	return len(b)
 }

@@ -112,7 +112,7 @@ type Problem struct {
 // AttentionRow is one entry of the Manager's Attention: a session that needs a person and has not
 // been acknowledged.
 type AttentionRow struct {
-	ID     string
+	ID     string `json:"Id"` // as in the JSON objects of sessions
 	Reason string // the session's Attention
 	Path   dbus.ObjectPath
 }

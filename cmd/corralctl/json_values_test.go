@@ -150,6 +150,12 @@ func TestJSON_EscapesControlCharacters(t *testing.T) {
 	}
 }
 
+func TestJSON_KeysOfAttentionAreThoseOfSessions(t *testing.T) {
+	text, err := json.Marshal(client.Manager{Attention: []dbusapi.AttentionRow{{ID: "shop", Reason: "failed", Path: "/"}}})
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"Attention":[{"Id":"shop","Reason":"failed","Path":"/"}]`)
+}
+
 // TestJSON_PrintsUnknownNumbersAsNull: the number that means unknown on the bus would be taken for
 // a value by readers of JSON.
 func TestJSON_PrintsUnknownNumbersAsNull(t *testing.T) {

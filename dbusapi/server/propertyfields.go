@@ -84,7 +84,12 @@ func conversion(t reflect.Type) func(reflect.Value) any {
 	case time.Time:
 		return convertWith(usec)
 	case []string:
-		return convertWith(func(list []string) []string { return append([]string{}, list...) })
+		return convertWith(func(list []string) []string {
+			if list == nil {
+				return []string{}
+			}
+			return list
+		})
 	case map[string]string:
 		return convertWith(func(m map[string]string) map[string]string {
 			if m == nil {

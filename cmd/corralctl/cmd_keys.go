@@ -105,8 +105,10 @@ func permissionVerb(name, summary string, method func(*ctl) permissionMethod) ve
 			}
 			f := c.cannot(name, id, err)
 			switch dbusapi.ShortErrorName(err) {
-			case dbusapi.NotSupported, dbusapi.InvalidState: // Corral cannot answer, but a person can
-				if !c.inspect(id).Frozen {
+			case dbusapi.NotSupported: // Corral cannot answer, but a person can
+				f.hint = "corralctl attach " + id
+			case dbusapi.InvalidState:
+				if s := c.inspect(id); s.AgentAlive && !s.Frozen { // likewise: its shim is too old
 					f.hint = "corralctl attach " + id
 				}
 			}

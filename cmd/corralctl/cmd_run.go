@@ -358,20 +358,35 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 
 // cannotCreate describes why a session was not created or not started, with a command that helps.
 func (r *runOptions) cannotCreate(c *ctl, err error) *failure {
-	f, id := c.cannot("run", r.program, err), r.spec.ID
-	switch short := dbusapi.ShortErrorName(err); {
+	short, created := dbusapi.ShortErrorName(err), ""
+	switch short {
+	case dbusapi.StartFailed, dbusapi.TmuxFailed, dbusapi.InvalidState:
+		created = r.created(c)
+	}
+	f := c.cannotFor("run", r.program, created, err)
+	switch {
 	case short == dbusapi.ConversationBusy:
-		f.hint = c.holderHint(r.spec.ConversationID)
-	case short == dbusapi.SessionExists && id != "":
-		f.hint = "corralctl attach " + id
-	case short == dbusapi.StartFailed && c.inspect(id).Id == "": // no session was created
-		f.hint = ""
-		if r.spec.Worktree != nil && (len(r.spec.Command) == 0 || c.isProgram(r.spec.Command[0])) {
-			f.hint = "corralctl doctor" // it reports whether git is installed
-		}
-	case short == dbusapi.StartFailed || short == dbusapi.TmuxFailed || short == dbusapi.InvalidState:
-		f.hint = hintFor(short, id)
-		c.addSearchPath(f, id)
+		f.hint = c.holderHint(client.Session{Id: r.spec.ID, ConversationId: r.spec.ConversationID})
+	case short == dbusapi.SessionExists && r.spec.ID != "":
+		f.hint = "corralctl attach " + r.spec.ID
+	case short == dbusapi.StartFailed && created == "" && r.spec.Worktree != nil &&
+		(len(r.spec.Command) == 0 || c.isProgram(r.spec.Command[0])):
+		f.hint = "corralctl doctor" // it reports whether git is installed
 	}
 	return f
+}
+
+// created returns the id of the session that a failed call has created, "" if there is none: one of
+// the same name may be older.
+func (r *runOptions) created(c *ctl) string {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+	defer cancel()
+	sessions, _ := c.client.Sessions(ctx)
+	for _, s := range sessions {
+		isNew := s.Timestamp >= uint64(c.started.UnixMicro())
+		if isNew && (s.Id == r.spec.ID || r.spec.ID == "" && s.Result == word.StartFailed) {
+			return s.Id
+		}
+	}
+	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // The exit codes.
@@ -89,6 +90,12 @@ func (c *ctl) withHost(command string) string {
 // cannot turns an error while doing something with an object (a session's id, or "") into the
 // failure that is printed.
 func (c *ctl) cannot(doing, object string, err error) *failure {
+	return c.cannotFor(doing, object, object, err)
+}
+
+// cannotFor is cannot for an object that is not necessarily a session. Id is that of the session
+// that the call was about, "" if there is none.
+func (c *ctl) cannotFor(doing, object, id string, err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
 		return f
@@ -110,16 +117,29 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	case dbusapi.NoSuchAgent:
 		return &failure{exitFailed, prefix + ": no such agent", "corralctl agents"}
 	case dbusapi.ConversationBusy:
-		return &failure{exitFailed, prefix + ": " + err.Error(), c.holderHint(c.inspect(object).ConversationId)}
+		return &failure{exitFailed, prefix + ": " + err.Error(), c.holderHint(c.inspect(id))}
 	}
-	f = &failure{exitFailed, failureMessage(prefix, object, err), hintFor(short, object)}
+	f = &failure{exitFailed, failureMessage(prefix, object, err), hintFor(short, id)}
 	switch {
-	case short == dbusapi.InvalidState && c.inspect(object).Frozen:
-		f.hint = "corralctl thaw " + object
+	case short == dbusapi.InvalidState && mustBeThawed(doing, c.inspect(id)):
+		f.hint = "corralctl thaw " + id
 	case short == dbusapi.StartFailed:
-		c.addSearchPath(f, object)
+		c.addSearchPath(f, id)
 	}
 	return f
+}
+
+// mustBeThawed returns whether a call is refused because the session is frozen. A run cannot begin
+// and a session cannot be archived while the agent is running, whether it is frozen or not. Resume
+// is refused for the same reason, unless it would continue a stale session.
+func mustBeThawed(doing string, s client.Session) bool {
+	switch doing {
+	case "start", "archive":
+		return false
+	case "resume":
+		return s.Frozen && s.State == word.Stale
+	}
+	return s.Frozen
 }
 
 // failureMessage returns the message of a failed call about object. The definition of the interface
@@ -174,13 +194,17 @@ func hintFor(short, object string) string {
 	return ""
 }
 
-// holderHint returns the command that shows the session whose agent uses a conversation.
-func (c *ctl) holderHint(conversation string) string {
+// holderHint returns the command that shows another session whose agent uses the conversation of a
+// session.
+func (c *ctl) holderHint(of client.Session) string {
+	if of.ConversationId == "" {
+		return ""
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
 	sessions, _ := c.client.Sessions(ctx)
 	for _, s := range sessions {
-		if s.ConversationId == conversation && !wording.IsEnded(s.State) {
+		if s.Id != of.Id && s.ConversationId == of.ConversationId && !wording.IsEnded(s.State) {
 			return "corralctl attach " + s.Id
 		}
 	}

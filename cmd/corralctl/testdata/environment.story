@@ -44,6 +44,11 @@ corralctl: cannot start "typo": command "no-such-program" not found in PATH=…:
 hint: corralctl why --environment typo
 [exit 1]
 
+# The PATH is that of the refused run, also if an older session has the name of the command.
+$ corralctl run -q --no-start --id no-such-program -- no-such-program; corralctl start -q no-such-program 2>/dev/null; PATH=$PATH:/opt/mine corralctl run -- no-such-program
+corralctl: cannot run "no-such-program": command "no-such-program" not found in PATH=…:/usr/local/bin:/usr/bin:/bin:/opt/mine
+[exit 1]
+
 # Every id can be used: the names of Corral's own files are not valid ids.
 $ mkdir ../login && cd ../login && corralctl run -- sleep 1000
 Started session login (app-corral-command-login.scope).

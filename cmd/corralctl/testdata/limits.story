@@ -27,6 +27,12 @@ corralctl: cannot send to session "shop": it is frozen; thaw it first
 hint: corralctl thaw shop
 [exit 1]
 
+# A running session cannot be archived, whether it is frozen or not.
+$ corralctl archive shop
+corralctl: cannot archive "shop": it is running
+hint: corralctl status shop
+[exit 1]
+
 $ corralctl freeze shop && corralctl thaw shop && corralctl thaw shop && corralctl show -P Frozen shop
 no
 

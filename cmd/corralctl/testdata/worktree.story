@@ -41,6 +41,11 @@ corralctl: run: expected one AGENT, not 2 words; a branch follows =
 hint: corralctl run --worktree=fix claude
 [exit 2]
 
+# A session of which only the start has failed has its worktree.
+$ printf '#!/nonexistent\n' >~/broken && chmod +x ~/broken && corralctl run --worktree=broken -- ~/broken; corralctl rm -q --force --worktree broken
+corralctl: cannot start "broken": command "~/broken" needs an interpreter that does not exist
+hint: corralctl status broken
+
 $ corralctl run --dir / --worktree -- true
 corralctl: cannot create a worktree of workspace "/": … not a git repository …
 [exit 1]

@@ -2,7 +2,6 @@ package top
 
 import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
-
 	"github.com/corrald/corral/dbusapi/word"
 )
 

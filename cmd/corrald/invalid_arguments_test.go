@@ -20,6 +20,7 @@ import (
 func TestInvalidArguments_AreRefused(t *testing.T) {
 	d := startDaemon(t)
 	d.write("file", "no directory\n")
+	require.NoError(t, os.Mkdir(d.dir+"/closed", 0o600))
 	s := d.run(t, "witness", "exec sleep 1000")
 	s.waitState("running")
 	// The first session enables corrald.service in the background, and this file is its last step.
@@ -85,6 +86,8 @@ func (d *corrald) invalidCalls() []invalidCall {
 		spec{"WorkingDirectory": d.dir + "/file"})
 	create("workspace below a file", dbusapi.WorkspaceMissing, []string{d.dir + "/file/x"},
 		spec{"WorkingDirectory": d.dir + "/file/x"})
+	create("workspace that cannot be entered", dbusapi.WorkspaceMissing, []string{d.dir + "/closed", "permission denied"},
+		spec{"WorkingDirectory": d.dir + "/closed"})
 	create("environment without =", dbusapi.InvalidArgs, []string{"Environment", "TOKEN"},
 		spec{"Environment": []string{"A=b", "TOKEN"}})
 	create("environment without a name", dbusapi.InvalidArgs, []string{"Environment"}, spec{"Environment": []string{"=b"}})

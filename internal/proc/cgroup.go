@@ -52,7 +52,7 @@ func CgroupRoot() (string, error) {
 			return root, nil
 		}
 	}
-	return "", errors.New("cannot find the cgroup mount point: no version 2 hierarchy is mounted")
+	return "", errors.New("cannot find the cgroup mount point: no version 2 hierarchy is mounted where systemd mounts it")
 }
 
 // groupDir returns the directory of a control group. The empty name is an error: joined to the

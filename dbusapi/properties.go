@@ -164,8 +164,9 @@ type Session struct {
 	// When the agent last printed something. 0 if it is not known. Its changes are not announced.
 	LastActivityTimestamp uint64
 	// When the agent last read input from its terminal: what somebody typed or sent, or what the
-	// terminal answered. The time is up to eight seconds too early. It is known while the agent is
-	// running. 0 if it is not known. Its changes are not announced.
+	// terminal answered. The time is up to eight seconds too early, and input of the first eight
+	// seconds of a run may not count. It is known while the agent is running, once there was input.
+	// 0 if it is not known. Its changes are not announced.
 	LastInputTimestamp uint64
 	// The name of the scope of the last run.
 	Unit string

@@ -10,9 +10,10 @@ import (
 )
 
 // LastInput returns when input was last read from the controlling terminal of a process, as w(1)
-// shows it. The time is up to eight seconds too early, because the kernel updates it only that
-// often. LastInput returns zero if nothing has been read yet, or if the process does not exist or
-// its terminal is not a pseudoterminal.
+// shows it. The kernel updates the time only every eight seconds: it is up to eight seconds too
+// early, and what is read from a terminal that is less than eight seconds old may not set it.
+// LastInput returns zero if nothing else has been read, or if the process does not exist or its
+// terminal is not a pseudoterminal.
 func LastInput(pid int) time.Time {
 	s, err := Stat(pid)
 	if err != nil || unix.Major(s.TTY) != ptyMajor {
@@ -26,13 +27,19 @@ func LastInput(pid int) time.Time {
 	if !ok || terminal.Rdev != s.TTY {
 		return time.Time{}
 	}
-	// A new terminal has three equal times. Only reading changes the first one: see tty_update_time in
-	// the kernel's drivers/tty/tty_io.c.
-	read, created := time.Unix(terminal.Atim.Unix()), time.Unix(terminal.Ctim.Unix())
-	if !read.After(created) {
-		return time.Time{}
+	return lastRead(terminal.Atim, terminal.Ctim)
+}
+
+// lastRead returns when a terminal was last read, zero if it never was. The arguments are the times
+// of its last access and of the last change of its inode, which are equal for a new terminal. Only
+// reading changes the first one, which most kernels then set to a whole second: see tty_update_time
+// in drivers/tty/tty_io.c. That shows a read even after the inode alone was changed, as by mesg(1).
+func lastRead(access, change syscall.Timespec) time.Time {
+	read, changed := time.Unix(access.Unix()), time.Unix(change.Unix())
+	if read.After(changed) || read.Before(changed) && access.Nsec == 0 {
+		return read
 	}
-	return read
+	return time.Time{}
 }
 
 // ptyMajor is the major device number of pseudoterminals: see Documentation/admin-guide/devices.txt

@@ -46,6 +46,26 @@ func TestLastInput_IsWhenTheTerminalWasRead(t *testing.T) {
 	assert.WithinRange(t, last, begin.Add(-time.Second), time.Now())
 }
 
+func TestLastRead(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		access, change syscall.Timespec
+		want           time.Time
+	}{
+		{"a new terminal", syscall.Timespec{Sec: 99, Nsec: 5}, syscall.Timespec{Sec: 99, Nsec: 5}, time.Time{}},
+		{"created at a whole second", syscall.Timespec{Sec: 99}, syscall.Timespec{Sec: 99}, time.Time{}},
+		{"read", syscall.Timespec{Sec: 104}, syscall.Timespec{Sec: 99, Nsec: 5}, time.Unix(104, 0)},
+		{"read, the kernel keeps the nanoseconds", syscall.Timespec{Sec: 104, Nsec: 5},
+			syscall.Timespec{Sec: 99, Nsec: 5}, time.Unix(104, 5)},
+		{"read, then its mode was changed", syscall.Timespec{Sec: 104},
+			syscall.Timespec{Sec: 110, Nsec: 7}, time.Unix(104, 0)},
+		{"its mode was changed, never read", syscall.Timespec{Sec: 99, Nsec: 5},
+			syscall.Timespec{Sec: 110, Nsec: 7}, time.Time{}},
+	} {
+		assert.Equal(t, row.want, lastRead(row.access, row.change), row.name)
+	}
+}
+
 func TestLastInput_IsZeroWithoutTerminal(t *testing.T) {
 	assert.Zero(t, LastInput(0), "no process")
 	cat := exec.Command("cat")

@@ -309,3 +309,68 @@ func typeName(e ast.Expr) string {
 	}
 	return fmt.Sprint(e)
 }
+
+var (
+	waitsChapter = regexp.MustCompile(`(?s)\n## Waits\n(.*?)\n## `)
+	locksChapter = regexp.MustCompile(`(?s)\n## Locks\n(.*?)\n## `)
+	waitConstant = regexp.MustCompile("`([a-z]\\w+)` (\\d+) (ms|s|min)\\b") // `retryInterval` 20 ms
+	waitUnits    = map[string]string{"ms": "Millisecond", "s": "Second", "min": "Minute"}
+
+	// lockUse matches what has the effect of a lock: also a buffered channel, which limits how many
+	// goroutines proceed.
+	lockUse = regexp.MustCompile(`\bsync\.(Mutex|RWMutex|Map)\b|\batomic\.[A-Z]|make\(chan struct\{\}, `)
+)
+
+// linkedFiles returns the Go files to which a part of docs/ARCHITECTURE.md links.
+func linkedFiles(text string) (files []string) {
+	for _, m := range walkFile.FindAllStringSubmatch(text, -1) {
+		files = append(files, path.Join("docs", m[1]))
+	}
+	return files
+}
+
+// isOfDaemon reports whether a file is code of the daemon, or of a package that it may use.
+func isOfDaemon(f source) bool {
+	inside := func(folder string) bool { return isInside(f.folder, folder) }
+	return !f.test && (slices.ContainsFunc(core, inside) || slices.Contains(leaves, f.folder)) &&
+		f.folder != "internal/failpoint"
+}
+
+// TestArchitecturePage_ListsTheWaits: the constants in the chapter have the values that it names,
+// in a file to which the same line links. Each file with a ticker is among these files.
+func TestArchitecturePage_ListsTheWaits(t *testing.T) {
+	chapter := waitsChapter.FindString(read(t, "docs/ARCHITECTURE.md"))
+	require.NotEmpty(t, chapter)
+	for line := range strings.Lines(chapter) {
+		for _, m := range waitConstant.FindAllStringSubmatch(line, -1) {
+			value := "time." + waitUnits[m[3]]
+			if m[2] != "1" {
+				value = m[2] + " * " + value
+			}
+			declaration := regexp.MustCompile(`\b` + m[1] + `\s+= ` + regexp.QuoteMeta(value) + `\b`)
+			assert.True(t, slices.ContainsFunc(linkedFiles(line), func(file string) bool {
+				return declaration.MatchString(read(t, file))
+			}), "no file in this line declares %s = %s: %s", m[1], value, line)
+		}
+	}
+	for _, f := range tree(t) {
+		isOfShim := f.folder == "cmd/corral-shim" && !f.test
+		if (isOfDaemon(f) || isOfShim) && strings.Contains(read(t, f.path), "time.NewTicker(") {
+			assert.Contains(t, linkedFiles(chapter), f.path, "a wait that the chapter does not list")
+		}
+	}
+}
+
+// TestArchitecturePage_ListsTheLocks: the chapter links to the files of the daemon that contain a
+// lock, and to no other ones.
+func TestArchitecturePage_ListsTheLocks(t *testing.T) {
+	chapter := locksChapter.FindString(read(t, "docs/ARCHITECTURE.md"))
+	require.NotEmpty(t, chapter)
+	var files []string
+	for _, f := range tree(t) {
+		if isOfDaemon(f) && lockUse.MatchString(read(t, f.path)) {
+			files = append(files, f.path)
+		}
+	}
+	assert.ElementsMatch(t, files, linkedFiles(chapter))
+}

@@ -33,11 +33,11 @@ func (e *entry) queueEffect(effect session.Effect) {
 	if _, is := effect.(session.ContinueShim); is && t.Shim.PID == 0 {
 		t.Shim = e.run.shim.peer // of the connection: the shim has not sent its Hello yet
 	}
-	run := func() { e.loop.logFailure(t, effect, e.loop.executeOn(e.loop.ctx, t, effect)) }
+	l := e.loop
 	if session.IsImmediate(effect) {
-		go run()
+		go func() { l.logFailure(t, effect, l.executeImmediate(l.ctx, t, effect)) }()
 	} else {
-		e.effects.afterSave(run)
+		e.effects.afterSave(func() { l.logFailure(t, effect, l.execute(t, effect)) })
 	}
 }
 
@@ -97,9 +97,19 @@ func (q *effectQueue) runNext() {
 	}()
 }
 
-// executeOn carries out an effect on a target and returns once that is done. Any goroutine may call
-// it; the event loop does so only for AnticipateStart, which does not wait.
-func (l *loop) executeOn(ctx context.Context, t Target, effect session.Effect) error {
+// execute carries out an effect on a target and returns once that is done. Only functions in the
+// queue of the session may call it.
+func (l *loop) execute(t Target, effect session.Effect) error {
+	return l.system.Executor.Execute(l.ctx, Task{Effect: effect, Target: t}, nil)
+}
+
+// executeImmediate carries out an immediate effect on a target and returns once that is done. It
+// panics if the effect is to be queued. Any goroutine may call it; the event loop does so only for
+// AnticipateStart, which does not wait.
+func (l *loop) executeImmediate(ctx context.Context, t Target, effect session.Effect) error {
+	if !session.IsImmediate(effect) {
+		panic(fmt.Sprintf("%T would bypass the queue of its session", effect))
+	}
 	return l.system.Executor.Execute(ctx, Task{Effect: effect, Target: t}, nil)
 }
 

@@ -43,7 +43,7 @@ func (e *entry) setFrozen(freeze bool) <-chan error {
 		verb, effect = "freeze", session.Freeze{}
 	}
 	e.effects.afterSave(func() {
-		err := e.loop.executeOn(e.loop.ctx, t, effect)
+		err := e.loop.execute(t, effect)
 		e.loop.post(func() {
 			if !e.removed {
 				e.run.scope.checkFrozen()

@@ -369,3 +369,12 @@ func TestCall_OfTheLastIterationIsAnswered(t *testing.T) {
 		})
 	}
 }
+
+// TestExecuteImmediate_RefusesAnEffectThatIsQueued: only immediate effects bypass the queue of a
+// session.
+func TestExecuteImmediate_RefusesAnEffectThatIsQueued(t *testing.T) {
+	supervise(t, func(b *bed) {
+		assert.Panics(t, func() { _ = b.sup.loop.executeImmediate(t.Context(), Target{}, session.CleanUp{}) })
+		assert.NotPanics(t, func() { _ = b.sup.loop.executeImmediate(t.Context(), Target{}, session.KillScope{}) })
+	})
+}

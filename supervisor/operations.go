@@ -237,7 +237,8 @@ func (s *Supervisor) Kill(ctx context.Context, id, recipient string, signal int)
 		}
 		reply, target := make(chan error, 1), e.target()
 		go func() {
-			reply <- s.loop.executeOn(s.loop.ctx, target, session.SendSignal{Recipient: recipient, Signal: signal})
+			reply <- s.loop.executeImmediate(s.loop.ctx, target,
+				session.SendSignal{Recipient: recipient, Signal: signal})
 		}()
 		return reply, nil
 	})

@@ -47,7 +47,7 @@ func (e *entry) setProperties(properties []session.Property, reply chan<- error)
 	run, scope := runAndScope(e.rec.Run)
 	e.effects.afterSave(func() {
 		effect := session.SetProperties{InvocationID: scope, Properties: properties}
-		err := e.loop.executeOn(e.loop.ctx, Target{}, effect)
+		err := e.loop.execute(Target{}, effect)
 		e.loop.post(func() {
 			switch nowRun, nowScope := runAndScope(e.rec.Run); {
 			case e.removed:

@@ -68,7 +68,7 @@ func (e *entry) cleanUp() {
 	e.effects.afterSave(func() {
 		err := before()
 		if err == nil {
-			_ = e.loop.executeOn(e.loop.ctx, t, session.CleanUp{})
+			_ = e.loop.execute(t, session.CleanUp{})
 		}
 		e.loop.post(func() {
 			e.removal.dir = ""

@@ -107,7 +107,7 @@ func (l *loop) setDetachKey(t Target) error {
 	if err := l.do(func() { key = l.settings.config.DetachKey }); err != nil {
 		return err
 	}
-	return l.executeOn(l.ctx, t, session.SetDetachKey{Key: key})
+	return l.executeImmediate(l.ctx, t, session.SetDetachKey{Key: key})
 }
 
 // callFewAtATime calls functions that run a program each, so few at the same time that the machine

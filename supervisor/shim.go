@@ -245,7 +245,7 @@ func (c *shimConn) disconnected() {
 		// Two kinds of shims still run: one that has closed the connection because the daemon did not
 		// read from it, and one whose socket was removed.
 		running := err == nil || errors.Is(err, unix.EAGAIN)
-		if running || e.loop.executeOn(e.loop.ctx, t, session.ReopenSockets{}) == nil {
+		if running || e.loop.executeImmediate(e.loop.ctx, t, session.ReopenSockets{}) == nil {
 			e.postFor(run, c.redial)
 			return
 		}

@@ -61,7 +61,7 @@ func (e *entry) prepareStart() {
 	c, begin := e.claim, e.pending.Begin
 	e.claim = claim{}
 	if !begin.Inside {
-		_ = e.loop.executeOn(e.loop.ctx, Target{}, session.AnticipateStart{})
+		_ = e.loop.executeImmediate(e.loop.ctx, Target{}, session.AnticipateStart{})
 	}
 	e.setResolvedPath(c.resolution)
 	e.unwatchRun()

@@ -116,7 +116,7 @@ func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, er
 	}
 	// The key is set for a session that an older version has started without one. Attaching works
 	// without it.
-	if err := s.loop.executeOn(ctx, t, session.SetDetachKey{Key: key}); err != nil {
+	if err := s.loop.executeImmediate(ctx, t, session.SetDetachKey{Key: key}); err != nil {
 		s.loop.post(func() { s.loop.log.Debug("cannot set the detach key", "session", id, "err", err) })
 	}
 	argv, err := s.loop.system.Terminals.AttachCommand(ctx, t)
@@ -282,7 +282,7 @@ func (o *operations) executeInput(
 ) error {
 	ctx, cancel := o.loop.clocks.AfterFunc.Context(ctx, timeout)
 	defer cancel()
-	err := o.loop.executeOn(ctx, t, effect)
+	err := o.loop.executeImmediate(ctx, t, effect)
 	var notAsked *NotAskedError
 	switch {
 	case err == nil:
@@ -310,6 +310,6 @@ func (o *operations) recoverSocket(t Target, err error) {
 			return
 		}
 		e.run.shim.reportForeignSocket(err)
-		go func() { _ = o.loop.executeOn(o.loop.ctx, t, session.ReopenSockets{}) }()
+		go func() { _ = o.loop.executeImmediate(o.loop.ctx, t, session.ReopenSockets{}) }()
 	})
 }

@@ -303,12 +303,18 @@ func (x *Executor) openSession(ctx context.Context, p supervisor.Plan, s *server
 	return x.tmux.Run(ctx, s.Session, p.Spec.Dir, command)
 }
 
-// waitForSocket waits until tmux accepts connections. No event reports listen(2), so this attempts
-// to connect each millisecond, which is about how long tmux takes.
+// waitForSocket attempts to connect to a tmux server that starts, at listenInterval, which is about
+// how long tmux takes to listen, and for listenTimeout at most.
+const (
+	listenInterval = time.Millisecond
+	listenTimeout  = 10 * time.Second
+)
+
+// waitForSocket waits until tmux accepts connections. No event reports listen(2).
 func waitForSocket(ctx context.Context, s *server) error {
-	ctx, cancel := deadline.Context(ctx, 10*time.Second)
+	ctx, cancel := deadline.Context(ctx, listenTimeout)
 	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
+	tick := time.NewTicker(listenInterval)
 	defer tick.Stop()
 	for {
 		conn, err := net.Dial("unix", s.Socket)

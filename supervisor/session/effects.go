@@ -71,12 +71,15 @@ const (
 
 const sigkill = 9 // signal(7)
 
-// IsImmediate reports whether an effect bypasses the queue of its session, because the effect that
-// the queue waits for may be the one that hangs.
+// IsImmediate reports whether an effect bypasses the queue of its session. No other effect does.
 func IsImmediate(e Effect) bool {
 	switch e.(type) {
 	case ContinueShim, KillScope, ReapTmux, SendSignal:
-		return true
+		return true // the effect that the queue waits for may be the one that hangs
+	case TypeText, PressKeys:
+		return true // input: it begins and ends nothing, and takes as long as the agent does not read
+	case AnticipateStart, ReopenSockets, SetDetachKey:
+		return true // upkeep: it begins and ends nothing, and may be repeated or lost
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -153,10 +154,13 @@ func TestCreateSession_SendsTheEnvironmentToAnOlderDaemon(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			d := newDaemon(t)
+			var mu sync.Mutex // the race detector does not see that the reply on the bus is an order
 			var sent []string
 			invalid := dbus.NewError(dbusapi.ErrorName(dbusapi.InvalidArgs), []any{"unknown key, in the words of that version"})
 			methods := map[string]any{
 				"CreateSession": func(_ string, spec map[string]dbus.Variant) (string, dbus.ObjectPath, *dbus.Error) {
+					mu.Lock()
+					defer mu.Unlock()
 					sent = slices.AppendSeq(sent, maps.Keys(spec))
 					if _, ok := spec["CallerEnvironment"]; ok {
 						return "", "/", invalid
@@ -172,7 +176,9 @@ func TestCreateSession_SendsTheEnvironmentToAnOlderDaemon(t *testing.T) {
 			c.Environment = []string{"PATH=/bin"}
 			_, err := c.CreateSession(context.Background(), "claude", Spec{})
 			assert.Equal(t, row.succeeded, err == nil, "%v", err)
+			mu.Lock()
 			assert.Equal(t, row.sent, sent)
+			mu.Unlock()
 			require.NoError(t, d.conn.Close())
 		})
 	}

@@ -119,9 +119,10 @@ type Session struct {
 	Result string
 	// One English sentence for people: "command exited with code 3".
 	Reason string
-	// What ended or suspended the last run, if it was neither its agent nor a call of a client:
-	// idle (the agent was idle for too long), shutdown (of corrald, the login session or the
-	// machine), terminal-closed or scope-stopped (with systemctl). Otherwise empty.
+	// What ended or suspended the last run: idle (the agent was idle for too long), shutdown (of
+	// corrald, the login session or the machine), terminal-closed, scope-stopped (with systemctl),
+	// or killed (all of the session's processes at once). Empty if the agent exited, a client asked
+	// for it, or Result names the cause.
 	EndCause string
 	// How the agent ended, as in systemd: CLD_EXITED=1, CLD_KILLED=2, CLD_DUMPED=3; 0 if it has not
 	// ended.

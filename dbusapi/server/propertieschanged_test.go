@@ -111,7 +111,7 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 // change.
 var unchanged = []string{
 	"Manager NStale", "Manager NSuspended", "Manager Notifications",
-	"Session StatusText", "Session ConversationId", "Session EndCause", "Session ExecMainCode", "Session ExecMainStatus",
+	"Session StatusText", "Session ConversationId", "Session ExecMainCode", "Session ExecMainStatus",
 	"Session ExecMainExitTimestamp", "Session SessionAlive", "Session Frozen", "Session Resumable", "Session Resumed",
 	"Session Unit",
 }

@@ -69,6 +69,7 @@ const (
 	Shutdown       = "shutdown"        // of corrald, the login session or the machine
 	TerminalClosed = "terminal-closed" // a person closed the agent's terminal
 	ScopeStopped   = "scope-stopped"   // with systemctl
+	Killed         = "killed"          // all processes of the session at once, so that no exit status was saved
 )
 
 // The sources of status reports, besides Bell, as in the AttentionSource property. It has Output

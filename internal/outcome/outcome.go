@@ -65,7 +65,7 @@ func Sentence(e End) string {
 		return "its tmux server died"
 	case e.Result == word.AgentLost:
 		return "its shim died, and the agent lost its terminal; the exit status is unknown"
-	case e.Result == word.SessionLost && e.EndCause == "":
+	case e.Result == word.SessionLost && e.EndCause == word.Killed:
 		return "all of its processes were killed; the exit status is unknown"
 	case e.Result == word.Timeout:
 		return "it reached its RuntimeMaxSec="

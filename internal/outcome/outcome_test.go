@@ -48,8 +48,12 @@ func TestSentence(t *testing.T) {
 		{"stale, the agent runs", outcome.End{State: word.Stale, Result: word.SessionLost, AgentAlive: true},
 			"its tmux server died; the agent is still running"},
 		{"stale", outcome.End{State: word.Stale, Result: word.SessionLost}, "its tmux server died"},
-		{"killed", outcome.End{State: word.Failed, Result: word.SessionLost, Reason: "tmux session no longer exists"},
-			"all of its processes were killed; the exit status is unknown"},
+		{"killed", outcome.End{
+			State: word.Failed, Result: word.SessionLost, EndCause: word.Killed, Reason: "tmux session no longer exists",
+		}, "all of its processes were killed; the exit status is unknown"},
+		{"a daemon without EndCause", outcome.End{
+			State: word.Failed, Result: word.SessionLost, Reason: "the machine went down",
+		}, "the machine went down"},
 		{"the machine went down", outcome.End{
 			State: word.Failed, Result: word.SessionLost, EndCause: word.Shutdown, Reason: "the machine went down",
 		}, "the machine went down"},

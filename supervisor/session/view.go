@@ -197,7 +197,7 @@ func (s *Session) lostView() View {
 const reasonMachine = "the machine went down"
 
 // EndCause returns what ended or suspended the last run, as in the EndCause property. It is "" if
-// the agent or a client did, or while the run has not ended.
+// the agent or a client did, if the result names the cause, or while the run has not ended.
 func (s *Session) EndCause() string {
 	v, r := s.runView(), s.Run
 	switch {
@@ -205,6 +205,8 @@ func (s *Session) EndCause() string {
 		return word.Idle
 	case v.State == Suspended && v.Reason != "", v.Result == SessionLost && !r.MachineDown.IsZero():
 		return word.Shutdown
+	case v.State == Failed && v.Result == SessionLost:
+		return word.Killed
 	case v.State == Stopped && r.Why == TerminalClosed:
 		return word.TerminalClosed
 	case v.State == Stopped && r.Why == ByScopeStop:

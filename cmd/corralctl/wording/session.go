@@ -236,10 +236,10 @@ func suspendedBy(s client.Session) string {
 	switch {
 	case s.Reason == "":
 		return "by user"
-	case s.EndCause == word.Idle:
-		return word.Idle
+	case s.EndCause != "":
+		return s.EndCause
 	}
-	return word.Shutdown
+	return s.Reason // corrald of a version without EndCause
 }
 
 // IsSuspendedByShutdown returns whether the session was suspended because the machine, the login

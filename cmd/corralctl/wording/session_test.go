@@ -96,6 +96,8 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 			"suspended", "idle", "", "○", "", "1m 30s"},
 		{"suspended by a shutdown", caused("shutdown", "suspended", "the machine was shut down"),
 			"suspended", "shutdown", "", "○", "", "1m 30s"},
+		{"suspended, reported by an older daemon", reason("suspended", "its agent was idle for 10m0s"),
+			"suspended", "its agent was idle for 10m0s", "", "○", "", "1m 30s"},
 		{"suspended at logout", caused("shutdown", "suspended", "the login session ended"),
 			"suspended", "shutdown", "", "○", "", "1m 30s"},
 		{"stale", live(func(s *client.Session) { s.State, s.Attention, s.AttentionTimestamp = "stale", "stale", at(20) }),

@@ -68,7 +68,7 @@ func TestList_PrintsEachKindOfSession(t *testing.T) {
 		{Id: "fix-auth", Agent: "command", State: "failed", Activity: "unknown", Result: "exit-code", ExecMainCode: 1,
 			ExecMainStatus:       3,
 			StateChangeTimestamp: ago(26 * time.Hour), WorkingDirectory: "/src/with\x1b[31m escape"},
-		{Id: "off", Agent: "claude", State: "suspended", Reason: "the machine was shut down",
+		{Id: "off", Agent: "claude", State: "suspended", EndCause: "shutdown", Reason: "the machine was shut down",
 			StateChangeTimestamp: ago(time.Second), WorkingDirectory: "/src/off"},
 		{Id: "shop", Agent: "claude", State: "stale", AgentAlive: true, StateChangeTimestamp: ago(time.Second),
 			WorkingDirectory: "/src/shop"},

@@ -167,7 +167,7 @@ func withPermissionActions(actions []Action, n *supervisor.Snapshot, agent confi
 }
 
 // permissionKey returns the key of an action that grants or denies the permission that the session
-// asks for now.
+// is asking for.
 func permissionKey(action string, n *supervisor.Snapshot) string {
 	return action + "@" + strconv.FormatInt(n.AttentionSince.UnixMicro(), 10)
 }

@@ -32,7 +32,7 @@ var examples = map[string][]string{
 		"corralctl send-keys shop Down Enter  # the second choice of a menu",
 		"corralctl send-keys -l shop '/model'  # characters, without Enter",
 	},
-	"approve": {"corralctl approve shop  # what it asks permission for now"},
+	"approve": {"corralctl approve shop  # grant the permission that it asks for"},
 	"deny":    {"corralctl deny shop  # it may not do that"},
 	"peek":    {"corralctl peek shop  # the screen", "corralctl peek -n 100 shop  # with 100 lines of history"},
 	"logs": {"corralctl logs -f shop  # follow the output",

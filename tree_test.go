@@ -83,7 +83,7 @@ var plan = map[string][]string{
 		"internal/atomicfile", "internal/bus", "internal/config", "internal/environment", "internal/loginshell",
 		"internal/program", "internal/safefile", "internal/sshagent", "internal/transient",
 	},
-	"supervisor/retention": {"supervisor/session", "internal/config"},
+	"supervisor/retention": {"dbusapi/word", "supervisor/session", "internal/config"},
 	"supervisor/session":   {"dbusapi/word", "internal/exitstatus", "internal/outcome"},
 	"supervisor/sources":   {"internal/fdpoll", "internal/inotify"},
 	"supervisor/store": {

@@ -12,7 +12,6 @@ import (
 	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/internal/plaintext"
 	"github.com/corrald/corral/supervisor"
-	"github.com/corrald/corral/supervisor/session"
 )
 
 // Urgency is the urgency hint of the Desktop Notifications Specification.
@@ -83,9 +82,9 @@ func kindOf(attention string) string {
 
 // requestTexts describes what an agent waits for, by the reason for attention.
 var requestTexts = map[string]string{
-	session.Permission: "asks for permission", session.Question: "has a question",
-	session.Auth: "needs a login", session.Setup: "needs setup", session.TurnEnded: "turn ended",
-	session.ErrorShown: "shows an error", session.BellRang: "rang the bell",
+	word.Permission: "asks for permission", word.Question: "has a question",
+	word.Auth: "needs a login", word.Setup: "needs setup", word.TurnEnded: "turn ended",
+	word.Error: "shows an error", word.Bell: "rang the bell",
 }
 
 // describeAttention returns why the session needs attention, for example "failed, exit 3".
@@ -152,7 +151,7 @@ func actionsOf(n *supervisor.Snapshot, kind string) []Action {
 // withPermissionActions adds the actions that grant or deny a permission, as far as the agent's
 // definition has keys for them.
 func withPermissionActions(actions []Action, n *supervisor.Snapshot, agent config.Agent) []Action {
-	if n.Attention != session.Permission {
+	if n.Attention != word.Permission {
 		return actions
 	}
 	at := 1 // after the first action, which a click carries out

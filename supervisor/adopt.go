@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -174,7 +176,7 @@ func (w *scopeWatch) adopt(sc Scope, exited bool) bool {
 	isThisBoot := r.BootID == e.loop.settings.bootID
 	if sc.TimedOut != 0 && isThisBoot && sc.InvocationID == r.InvocationID {
 		e.apply(session.ScopeResult{
-			Run: r.ID, Result: session.Timeout, At: e.loop.timeOf(sc.TimedOut), Monotonic: sc.TimedOut,
+			Run: r.ID, Result: word.Timeout, At: e.loop.timeOf(sc.TimedOut), Monotonic: sc.TimedOut,
 		})
 	}
 	ended := session.ScopeEnded{Run: r.ID, Result: sc.Result, At: time.Now()}

@@ -40,8 +40,8 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 		return err
 	}
 	r.Message = shimwire.SanitizeLine(r.Message)
-	if r.Activity == session.Waiting && r.Reason == "" {
-		r.Reason = session.Question
+	if r.Activity == word.Waiting && r.Reason == "" {
+		r.Reason = word.Question
 	}
 	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Run.Ended() {
@@ -142,13 +142,13 @@ const maxReportedText = 64 << 10
 // check returns an error if the report is invalid. Errors: Invalid, OverLimit.
 func (r Report) check() error {
 	switch {
-	case !slices.Contains(shimwire.Activities, r.Activity):
+	case !slices.Contains(word.Activities, r.Activity):
 		return refuse(Invalid, "invalid activity %s: expected one of %s",
-			brief(r.Activity), strings.Join(shimwire.Activities, ", "))
+			brief(r.Activity), strings.Join(word.Activities, ", "))
 	case r.Reason != "" && !slices.Contains(word.Reasons, r.Reason):
 		return refuse(Invalid, "invalid Reason %s: expected one of %s",
 			brief(r.Reason), strings.Join(word.Reasons, ", "))
-	case r.Reason != "" && r.Activity == session.Working:
+	case r.Reason != "" && r.Activity == word.Working:
 		return refuse(Invalid, "invalid Reason %s: an agent that is working has no reason", brief(r.Reason))
 	case len(r.Message) > maxReportedText:
 		return refuse(OverLimit, "Message is longer than %d bytes", maxReportedText)
@@ -187,7 +187,7 @@ var shimSources = []session.Source{
 func (r *statusReports) received(m shimwire.Message) {
 	source := session.Source(m.Source)
 	if !slices.Contains(shimSources, source) ||
-		m.Activity != "" && !slices.Contains(shimwire.Activities, m.Activity) ||
+		m.Activity != "" && !slices.Contains(word.Activities, m.Activity) ||
 		m.Reason != "" && !slices.Contains(shimwire.Reasons, m.Reason) {
 		return
 	}
@@ -197,9 +197,9 @@ func (r *statusReports) received(m shimwire.Message) {
 
 // outputReceived records whether the agent prints output (working) or has fallen silent (idle).
 func (r *statusReports) outputReceived(idle bool, m shimwire.Message) {
-	activity := session.Working
+	activity := word.Working
 	if idle {
-		activity = session.Idle
+		activity = word.Idle
 	}
 	r.apply(m, session.FromOutput, session.Report{Activity: activity})
 }
@@ -231,7 +231,7 @@ func (r *statusReports) checkWaiting() error {
 	e := r.e
 	activity, _, _ := e.rec.Activity()
 	switch {
-	case activity != session.Waiting:
+	case activity != word.Waiting:
 		return refuse(NotWaiting, "session %q does not wait for input: its agent is %s", e.rec.ID, activity)
 	case r.isJustAnswered():
 		return refuse(NotWaiting, "session %q does not wait for input: it was answered just now", e.rec.ID)

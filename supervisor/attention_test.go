@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -134,7 +136,7 @@ func TestReport_KeepsALine(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.startWithShim()
 		require.NoError(t, b.sup.Report(b.t.Context(), "shop", Report{
-			Activity: session.Waiting, Message: "May I\n\u009b2J \u202eyes?\u200e\x1b]0;x\a",
+			Activity: word.Waiting, Message: "May I\n\u009b2J \u202eyes?\u200e\x1b]0;x\a",
 		}))
 		assert.Equal(t, "May I 2J yes? ]0;x", s.snapshot().AttentionMessage)
 	})

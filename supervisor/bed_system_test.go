@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/environment"
@@ -109,7 +111,7 @@ func (f *fakeSystem) Execute(_ context.Context, task Task, report func(session.E
 	case session.HangUp:
 		f.trace("SIGHUP %s", t.ID)
 	case session.SignalAll:
-		f.trace("signal %s %s %s", session.RecipientAll, t.ID, unix.SignalName(unix.SIGTERM))
+		f.trace("signal %s %s %s", word.All, t.ID, unix.SignalName(unix.SIGTERM))
 	case session.KillScope:
 		f.trace("kill %s", t.ID)
 	case session.CleanUp:

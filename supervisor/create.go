@@ -169,7 +169,7 @@ func checkTexts(spec *Spec) error {
 func checkChoices(spec *Spec) error {
 	switch spec.OnLogin {
 	case "":
-		spec.OnLogin = session.Ignore
+		spec.OnLogin = word.Ignore
 	case word.Ignore, word.Resume, word.Start:
 	default:
 		return refuse(Invalid, "invalid OnLogin %s: expected ignore, resume or start", brief(spec.OnLogin))

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
@@ -151,7 +153,7 @@ const stopMargin = time.Second
 func (x *exitRecord) recordedStop() (stop session.IntentSet, ok bool) {
 	r := x.e.rec.Run
 	if r.Intent != session.NoIntent || r.Exit == nil || r.Exit.SIGTERMMonotonic == 0 ||
-		r.OutOfMemory() || r.ScopeResult == session.OOMKill {
+		r.OutOfMemory() || r.ScopeResult == word.OOMKill {
 		return stop, false
 	}
 	took := r.Exit.ExitedMonotonic - r.Exit.SIGTERMMonotonic
@@ -224,8 +226,8 @@ func isInvocationOf(r *session.Run, invocation string) bool {
 // SIGTERM. If the cause was RuntimeMaxSec=, systemd has reported when that time was up.
 func (w *scopeWatch) applyEnd(ended session.ScopeEnded) {
 	e, r := w.e, w.e.rec.Run
-	if ended.Result == session.Timeout && r.TimedOut.IsZero() {
-		ended.Result = session.Success
+	if ended.Result == word.Timeout && r.TimedOut.IsZero() {
+		ended.Result = word.Success
 		if r.Intent == session.NoIntent {
 			changed := e.rec.Apply(session.IntentSet{
 				Run: r.ID, Intent: session.Stop, Why: session.ByScopeStop,

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -202,7 +204,7 @@ func TestRetention_EnabledSessionsDoNotExpire(t *testing.T) {
 			assert.Zero(t, a.expires("shop"))
 			a.advance(year)
 			require.True(t, a.there("shop"))
-			require.NoError(t, a.sup.SetOnLogin(a.t.Context(), "shop", session.Ignore))
+			require.NoError(t, a.sup.SetOnLogin(a.t.Context(), "shop", word.Ignore))
 			a.assertKeptFor("shop", day)
 		})
 	}

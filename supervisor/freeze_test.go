@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -129,7 +131,7 @@ func TestThaw_PrecedesTheEndOfAFrozenSession(t *testing.T) {
 			return errorOf(b.sup.SuspendForShutdown(ctx))
 		}, "0s terminate shop"},
 		{"SIGKILL", func(b *bed, ctx context.Context) error {
-			return b.sup.Kill(ctx, "shop", session.RecipientAgent, int(unix.SIGKILL))
+			return b.sup.Kill(ctx, "shop", word.Agent, int(unix.SIGKILL))
 		}, "0s signal agent shop SIGKILL"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -149,7 +151,7 @@ func TestThaw_PrecedesTheEndOfAFrozenSession(t *testing.T) {
 		b.start("shop")
 		require.NoError(t, b.sup.Freeze(b.t.Context(), "shop"))
 		for target, signal := range map[string]unix.Signal{
-			session.RecipientAgent: unix.SIGUSR1, session.RecipientAll: unix.SIGTERM, session.RecipientLeftovers: unix.SIGKILL,
+			word.Agent: unix.SIGUSR1, word.All: unix.SIGTERM, word.Leftovers: unix.SIGKILL,
 		} {
 			require.NoError(t, b.sup.Kill(b.t.Context(), "shop", target, int(signal)))
 			assert.True(t, b.isFrozen("shop"), "%v waits for the thaw", signal)

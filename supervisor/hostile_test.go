@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,7 +72,7 @@ func TestShimConnection_AcceptsLongMessages(t *testing.T) {
 		s.hello()
 		text := strings.Repeat("é", shimwire.MaxText/2)
 		s.send(shimwire.Message{
-			Kind: shimwire.StatusReport, Source: shimwire.Notify, Activity: "waiting", Reason: "question", Text: text,
+			Kind: shimwire.StatusReport, Source: word.Notify, Activity: "waiting", Reason: "question", Text: text,
 			Since: time.Now(), Seq: 1,
 			Data: make([]byte, 5000), // from a newer version of the shim
 		})

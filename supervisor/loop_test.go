@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -166,7 +168,7 @@ func TestSave_SkipsReportsFromOutput(t *testing.T) {
 		e := b.sup.loop.sessions.byID["shop"]
 		e.postEvent(session.StatusReported{
 			Run: b.records.last("shop").Run.ID, Source: session.FromOutput,
-			Report: session.Report{Activity: session.Idle, At: time.Now()},
+			Report: session.Report{Activity: word.Idle, At: time.Now()},
 		})
 		assert.Equal(t, []string{"0s publish shop: running"}, b.takeTrace())
 	})

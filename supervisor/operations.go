@@ -222,17 +222,17 @@ func (s *Supervisor) Kill(ctx context.Context, id, recipient string, signal int)
 		return refuse(Invalid, "invalid signal %d: expected 1 to 64", signal)
 	}
 	switch recipient {
-	case session.RecipientAgent, session.RecipientAll, session.RecipientLeftovers:
+	case word.Agent, word.All, word.Leftovers:
 	default:
 		return refuse(Invalid, "invalid whom %s: expected agent, all or leftovers", brief(recipient))
 	}
 	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		r := e.rec.Run
-		if r == nil || r.Scope != session.ScopeActive || recipient == session.RecipientAgent && !r.AgentAlive() {
+		if r == nil || r.Scope != session.ScopeActive || recipient == word.Agent && !r.AgentAlive() {
 			return nil, refuse(InvalidState, "session %q has no process to signal: %s",
 				id, stateClause(e.rec.View().State))
 		}
-		if recipient != session.RecipientLeftovers {
+		if recipient != word.Leftovers {
 			e.client.run, e.client.signal = r.ID, signal
 		}
 		reply, target := make(chan error, 1), e.target()

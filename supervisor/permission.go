@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -88,9 +90,9 @@ func (r *statusReports) permissionRequest(since time.Time) (session.PermissionRe
 // message.
 func activityClause(rec *session.Session) string {
 	switch activity, _, _ := rec.Activity(); activity {
-	case session.Waiting:
+	case word.Waiting:
 		return "its agent waits for something else"
-	case session.Unknown:
+	case word.Unknown:
 		return "what its agent does is unknown"
 	default:
 		return "its agent is " + activity

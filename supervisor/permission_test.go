@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -28,7 +30,7 @@ func (b *bed) withAnswerKeys() *[]session.PermissionRequest {
 // reportStatus makes the shim send a status report that the agent has printed as OSC 7501.
 func (s *shim) reportStatus(seq uint32, activity, reason string) {
 	s.send(shimwire.Message{
-		Kind: shimwire.StatusReport, Source: shimwire.OSC7501, Activity: activity, Reason: reason,
+		Kind: shimwire.StatusReport, Source: word.OSC7501, Activity: activity, Reason: reason,
 		Seq: seq, Since: time.Now(),
 	})
 }

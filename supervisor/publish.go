@@ -46,7 +46,7 @@ func (e *entry) replaceSnapshot() []Change {
 		}
 		return []Change{{Old: old}}
 	}
-	if len(e.waiting) > 0 && !e.client.unattended && e.rec.View().Result == session.CannotStart {
+	if len(e.waiting) > 0 && !e.client.unattended && e.rec.View().Result == word.StartFailed {
 		e.client.run = e.rec.Run.ID // a client waits, and its call returns that the agent could not be started
 	}
 	e.published = e.takeSnapshot()
@@ -175,10 +175,10 @@ func (c Counts) with(snap *Snapshot) Counts {
 	case session.Suspended:
 		c.Suspended++
 	}
-	if snap.Activity == session.Waiting {
+	if snap.Activity == word.Waiting {
 		c.Waiting++
 	}
-	if snap.Attention == session.TurnEnded {
+	if snap.Attention == word.TurnEnded {
 		c.TurnsEnded++
 	}
 	return c

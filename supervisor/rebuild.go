@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
@@ -116,7 +118,7 @@ func (a *adoption) recordFromScope(sc Scope) (*session.Session, error) {
 	command, dir = asText(command, dir)
 	rec := &session.Session{
 		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir,
-		OnLogin: session.Ignore, Created: started.At,
+		OnLogin: word.Ignore, Created: started.At,
 	}
 	a.applyRun(rec, sc, started)
 	a.loop.settings.conversationRules(rec).RecordFromCommandLine()

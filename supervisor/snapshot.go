@@ -244,7 +244,7 @@ func (n *Snapshot) addExit(x exitstatus.Status) {
 func (e *entry) addActivity(snap *Snapshot) {
 	activity, source, since := e.rec.Activity()
 	snap.Activity, snap.AttentionSource, snap.StatusText = activity, source.Public(), e.rec.StatusText()
-	if activity == session.Idle || activity == session.Waiting {
+	if activity == word.Idle || activity == word.Waiting {
 		snap.Idle, snap.IdleSince = true, since
 	}
 	snap.LastActivity = e.rec.LastOutput()
@@ -259,9 +259,9 @@ func (e *entry) addActivity(snap *Snapshot) {
 // started and a client has received that error.
 func (c *client) knowsEnd(r *session.Run, result string) bool {
 	switch result {
-	case session.Signal, session.CoreDump:
+	case word.Signal, word.CoreDump:
 		return c.run == r.ID && r.Exit != nil && r.Exit.Value == c.signal
-	case session.CannotStart:
+	case word.StartFailed:
 		return c.run == r.ID
 	}
 	return false

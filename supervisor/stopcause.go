@@ -3,6 +3,8 @@ package supervisor
 import (
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -75,13 +77,13 @@ func (w *scopeWatch) applyStopCause(signalled bool, cause StopCause) {
 		cause.Since = e.loop.clocks.Monotonic()
 	}
 	switch cause.Result {
-	case session.Timeout:
+	case word.Timeout:
 		e.apply(session.ScopeResult{
 			Run: e.rec.Run.ID, Result: cause.Result, At: e.loop.timeOf(cause.Since), Monotonic: cause.Since,
 		})
 		e.apply(session.ScopeStopped{Signalled: signalled})
 		return
-	case session.OOMKill: // not requested by anybody
+	case word.OOMKill: // not requested by anybody
 		e.apply(session.ScopeStopped{Signalled: signalled})
 		return
 	}

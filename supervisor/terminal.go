@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/keys"
@@ -185,7 +187,7 @@ func (o *operations) waitForQuiet(ctx context.Context, id string) error {
 		return e.waitUntil(func(e *entry) bool {
 			activity, _, _ := e.rec.Activity()
 			return e.removed || !e.rec.Run.AgentAlive() || e.definition().NoTypeAhead ||
-				activity == session.Idle || activity == session.Waiting
+				activity == word.Idle || activity == word.Waiting
 		}), nil
 	})
 	if kindOf(err) == TimedOut && ctx.Err() == nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -168,7 +170,7 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 			ts.spec.TitleWorking = "^works$"
 			s := ts.startShim()
 			d := ts.connect()
-			asked := d.expectReport(shimwire.OSC7501)
+			asked := d.expectReport(word.OSC7501)
 			require.Equal(t, "permission", asked.Reason)
 			waitForFile(t, ts.spec.Dir+"/now")
 			ts.writeFile("now", strings.ReplaceAll(row.prints, "\x1b", `\033`)+"\n")
@@ -212,7 +214,7 @@ func TestKeys_StopWhenTheQuestionIsAnswered(t *testing.T) {
 	ts := newTestSession(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
 	s := ts.startShim()
 	d := ts.connect()
-	asked := d.expectReport(shimwire.OSC7501)
+	asked := d.expectReport(word.OSC7501)
 	assert.Empty(t, d.pressKeys(ifStillAsking(asked), "Escape", "Enter").Error)
 	s.waitFor("over")
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, "e", "n", "d", "e", "d").Error)
@@ -236,7 +238,7 @@ func TestKeys_NeverReachAnOutdatedQuestion(t *testing.T) {
 	d := ts.connect()
 	s.waitFor("go")
 	s.typeKeys("g") // the first question is the first report
-	first := d.expectReport(shimwire.OSC7501)
+	first := d.expectReport(word.OSC7501)
 	pressed := 0
 	for n := range questions {
 		s.waitFor(fmt.Sprintf("question %d.", n))

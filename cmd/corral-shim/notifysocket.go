@@ -139,7 +139,7 @@ func parseNotification(text []byte) notification {
 		case "STATUS":
 			n.status, n.hasStatus = shimwire.SanitizeLine(string(value)), true
 		case activityVariable:
-			if word := oneOf(shimwire.Activities, value); word != "" {
+			if word := oneOf(word.Activities, value); word != "" {
 				n.activity, n.hasActivity = word, true
 			}
 		case reasonVariable:

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -58,7 +60,7 @@ func FuzzNotification(f *testing.F) {
 		n := parseNotification(b)
 		assert.True(t, utf8.ValidString(n.status) && !strings.Contains(n.status, "\x00") && len(n.status) <= shimwire.MaxText)
 		if n.hasActivity {
-			assert.Contains(t, shimwire.Activities, n.activity)
+			assert.Contains(t, word.Activities, n.activity)
 		}
 		if n.hasReason {
 			assert.Contains(t, shimwire.Reasons, n.reason)
@@ -84,7 +86,7 @@ func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	assert.False(t, d.expect(shimwire.Ready).Since.Before(begun.Truncate(time.Microsecond)))
 	one := d.expect(shimwire.StatusReport)
 	assert.Equal(t, "one", one.Text)
-	assert.Equal(t, shimwire.Notify, one.Source)
+	assert.Equal(t, word.Notify, one.Source)
 	assert.Empty(t, one.Activity)
 	s.waitFor("said")
 	assert.Less(t, time.Since(begun), 5*time.Second)
@@ -178,7 +180,7 @@ func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
 	s.typeKeys("\n")
 	next(shimwire.Working)
 	rings := next(shimwire.StatusReport)
-	assert.Equal(t, []string{shimwire.Bell, "bell", ""}, []string{rings.Source, rings.Reason, rings.Activity})
+	assert.Equal(t, []string{word.Bell, "bell", ""}, []string{rings.Source, rings.Reason, rings.Activity})
 	next(shimwire.Idle)
 
 	late := ts.connect()
@@ -189,7 +191,7 @@ func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
 	s.typeKeys("\n")
 	next(shimwire.Working)
 	over := next(shimwire.StatusReport)
-	assert.Equal(t, []string{shimwire.Bell, ""}, []string{over.Source, over.Reason},
+	assert.Equal(t, []string{word.Bell, ""}, []string{over.Source, over.Reason},
 		"the bell that ends a title does not ring")
 	next(shimwire.Idle)
 	s.typeKeys("\n")

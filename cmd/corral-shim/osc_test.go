@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -130,7 +132,7 @@ func TestOSC_IgnoresUnrelatedCommands(t *testing.T) {
 	s := ts.startShim()
 	d := ts.connect()
 	s.typeKeys("\n\n")
-	assert.Equal(t, shimwire.OSC7501, d.expect(shimwire.StatusReport).Source, "the first report")
+	assert.Equal(t, word.OSC7501, d.expect(shimwire.StatusReport).Source, "the first report")
 	s.typeKeys("\n")
 	s.wait()
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -28,7 +30,7 @@ func TestTitle_PatternsDetermineTheActivity(t *testing.T) {
 	for _, expected := range want {
 		s.typeKeys("\n")
 		m := d.expect(shimwire.StatusReport)
-		assert.Equal(t, shimwire.Title, m.Source)
+		assert.Equal(t, word.Title, m.Source)
 		assert.Equal(t, expected, status{m.Activity, m.Reason, m.Text})
 	}
 	s.typeKeys("\n")
@@ -108,7 +110,7 @@ func TestSetupDialog_DetectionStopsAfterAStatusReport(t *testing.T) {
 			s.waitFor("Do you trust")
 			d.expect(shimwire.Idle)
 			s.typeKeys("\n")
-			assert.Equal(t, shimwire.Bell, d.expect(shimwire.StatusReport).Source)
+			assert.Equal(t, word.Bell, d.expect(shimwire.StatusReport).Source)
 			s.typeKeys("\n")
 			s.wait()
 		})
@@ -125,7 +127,7 @@ func TestOSC7501_CanBeIgnored(t *testing.T) {
 	s.typeKeys("\n")
 	s.waitFor("shown")
 	s.typeKeys("\n")
-	assert.Equal(t, shimwire.Bell, d.expect(shimwire.StatusReport).Source)
+	assert.Equal(t, word.Bell, d.expect(shimwire.StatusReport).Source)
 	s.typeKeys("\n")
 	s.wait()
 	assert.NotContains(t, s.printed(), "7501")

@@ -19,11 +19,11 @@ const (
 )
 
 var sourceNames = [sourceCount]string{
-	sourceOSC7501: shimwire.OSC7501,
-	sourceNotify:  shimwire.Notify,
-	sourceTitle:   shimwire.Title,
-	sourceBell:    shimwire.Bell,
-	sourceScreen:  shimwire.Screen,
+	sourceOSC7501: word.OSC7501,
+	sourceNotify:  word.Notify,
+	sourceTitle:   word.Title,
+	sourceBell:    word.Bell,
+	sourceScreen:  word.Screen,
 }
 
 // agentStatus is the agent's status according to one source.

@@ -25,7 +25,7 @@ var States = []string{
 
 // The values of the Activity property.
 const (
-	Unknown = "unknown"
+	Unknown = "unknown" // no agent is alive, or nothing was reported yet
 	Working = "working"
 	Idle    = "idle"
 	Waiting = "waiting" // for a person
@@ -72,15 +72,15 @@ const (
 	Killed         = "killed"          // all processes of the session at once, so that no exit status was saved
 )
 
-// The sources of status reports, besides Bell, as in the AttentionSource property. It has Output
-// for Screen.
+// The sources of status reports, besides Bell (the terminal's bell and its notification sequences:
+// OSC 9, 99, 777), as in the AttentionSource property. It has Output for Screen.
 const (
-	OSC7501 = "osc7501"
-	Report  = "report"
-	Notify  = "notify"
-	Title   = "title"
-	Output  = "output"
-	Screen  = "screen"
+	OSC7501 = "osc7501" // the agent, by the Program Status Protocol on its terminal
+	Report  = "report"  // the agent's hooks, on the bus
+	Notify  = "notify"  // the agent, by sd_notify(3)
+	Title   = "title"   // the terminal's title, and a shell's prompt marks (OSC 133)
+	Output  = "output"  // whether the agent prints anything
+	Screen  = "screen"  // the terminal's screen, for an agent that reports nothing
 )
 
 // The subjects of Explain.

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -91,20 +92,9 @@ const (
 	FlagIfStillAsking
 )
 
-// The sources of a StatusReport.
-const (
-	OSC7501 = word.OSC7501 // the agent, by the Program Status Protocol on its terminal
-	Notify  = word.Notify  // the agent, by sd_notify(3)
-	Title   = word.Title   // the terminal's title, and a shell's prompt marks (OSC 133)
-	Bell    = word.Bell    // the terminal's bell, and notification sequences (OSC 9, 99, 777)
-	Screen  = word.Screen  // the terminal's screen, for an agent that reports nothing: a Spec's SetupPattern
-)
-
-// Activities and Reasons are the valid values of a StatusReport. A daemon ignores other values.
-var (
-	Activities = []string{word.Working, word.Idle, word.Waiting}
-	Reasons    = []string{word.Permission, word.Question, word.Auth, word.Setup, word.TurnEnded, word.Error, word.Bell}
-)
+// Reasons are the valid reasons of a StatusReport, as word.Activities are the activities. A daemon
+// ignores other values.
+var Reasons = slices.Concat(word.Reasons, []string{word.Bell})
 
 // MaxText is the size limit of Text in a StatusReport, and of every other text for the user that
 // comes from an agent, in bytes.
@@ -152,7 +142,7 @@ type Message struct {
 	// ask.
 	SinceMonotonic time.Duration
 
-	Source   string // StatusReport: the source. Keys: the source of the agent's question
+	Source   string // StatusReport: its source, of package word. Keys: the source of the agent's question
 	Activity string // StatusReport: working, idle or waiting; "" if unknown
 	Reason   string // StatusReport: why it needs the user's attention, or ""
 	Text     string // StatusReport: the agent's text, at most MaxText bytes of UTF-8

@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -70,7 +72,7 @@ func TestMessage_RoundTrip(t *testing.T) {
 		},
 		{Kind: Working, Since: when, SinceMonotonic: time.Hour},
 		{
-			Kind: StatusReport, Source: Notify, Activity: "waiting", Reason: "question",
+			Kind: StatusReport, Source: word.Notify, Activity: "waiting", Reason: "question",
 			Text: "which one? \u00e9", Since: when, Seq: 4,
 		},
 		{Kind: Ready, Since: when},

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -192,7 +194,7 @@ func (r Rules) IsNew(id, reported string) bool {
 // another conversation.
 func (r Rules) IsOpenFileDue(activity string, isNew bool) bool {
 	run := r.Session.Run
-	return run.AgentAlive() && (run.ConversationFrom != session.OpenFile || activity != session.Working || isNew)
+	return run.AgentAlive() && (run.ConversationFrom != session.OpenFile || activity != word.Working || isNew)
 }
 
 // OpenFile returns how to detect the conversation of the current run's agent by its open files, nil

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -276,11 +278,11 @@ func TestIsOpenFileDue(t *testing.T) {
 		isNew    bool
 		want     bool
 	}{
-		"not detected yet":                        {given, session.Working, false, true},
-		"detected, and the agent works":           {file, session.Working, false, false},
-		"detected, and the agent no longer works": {file, session.Idle, false, true},
-		"detected, and another one was reported":  {file, session.Working, true, true},
-		"the agent does not run":                  {session.Run{}, session.Idle, true, false},
+		"not detected yet":                        {given, word.Working, false, true},
+		"detected, and the agent works":           {file, word.Working, false, false},
+		"detected, and the agent no longer works": {file, word.Idle, false, true},
+		"detected, and another one was reported":  {file, word.Working, true, true},
+		"the agent does not run":                  {session.Run{}, word.Idle, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := Rules{Session: &session.Session{Run: &c.run}}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/failpoint"
@@ -88,7 +90,7 @@ func (x *Executor) execute(ctx context.Context, task supervisor.Task, report fun
 	case session.HangUp:
 		return hangUp(t)
 	case session.SignalAll:
-		err := x.signal(ctx, t, session.RecipientAll, unix.SIGTERM)
+		err := x.signal(ctx, t, word.All, unix.SIGTERM)
 		failpoint.Hit("stop.all-asked")
 		return err
 	case session.KillScope:

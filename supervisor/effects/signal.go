@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/proc"
@@ -53,9 +55,9 @@ func hangUp(t supervisor.Target) error {
 func (x *Executor) signal(ctx context.Context, t supervisor.Target, recipient string, signal unix.Signal) error {
 	var err error
 	switch recipient {
-	case session.RecipientAgent:
+	case word.Agent:
 		err = signalProcess(t.Agent, signal)
-	case session.RecipientAll:
+	case word.All:
 		err = x.units.Kill(ctx, t.Unit, signal)
 	default:
 		return signalLeftovers(t, signal)

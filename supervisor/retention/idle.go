@@ -3,6 +3,8 @@ package retention
 import (
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -40,8 +42,8 @@ func SuspendsAt(rec *session.Session, i Idleness) time.Duration {
 		return 0
 	}
 	activity, since := rec.ActivitySince()
-	if activity == session.Working || activity == session.Unknown ||
-		activity == session.Waiting && !rec.TurnEnded() {
+	if activity == word.Working || activity == word.Unknown ||
+		activity == word.Waiting && !rec.TurnEnded() {
 		return 0
 	}
 	if since == 0 {

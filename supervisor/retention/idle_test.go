@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 
 	"github.com/corrald/corral/internal/config"
@@ -42,9 +44,9 @@ func TestSuspendsAt_OnlyIfTheAgentIsIdle(t *testing.T) {
 			Activity: activity, Reason: reason, At: ended, Monotonic: 2 * time.Hour, Seq: 1,
 		}}
 	}
-	idle := reports(session.Idle, "")
+	idle := reports(word.Idle, "")
 	withoutTime := session.StatusReported{Run: "r1", Source: session.FromOSC7501, Report: session.Report{
-		Activity: session.Idle, At: ended, Seq: 1,
+		Activity: word.Idle, At: ended, Seq: 1,
 	}}
 	for _, row := range []struct {
 		name   string
@@ -54,9 +56,9 @@ func TestSuspendsAt_OnlyIfTheAgentIsIdle(t *testing.T) {
 	}{
 		{"idle", idle, nil, 3 * time.Hour},
 		{"nothing was reported", nil, nil, 0},
-		{"working", reports(session.Working, ""), nil, 0},
-		{"waits for an answer", reports(session.Waiting, session.Permission), nil, 0},
-		{"waits after its turn", reports(session.Waiting, session.TurnEnded), nil, 3 * time.Hour},
+		{"working", reports(word.Working, ""), nil, 0},
+		{"waits for an answer", reports(word.Waiting, word.Permission), nil, 0},
+		{"waits after its turn", reports(word.Waiting, word.TurnEnded), nil, 3 * time.Hour},
 		{"idle since an unknown time", withoutTime, nil, 30*time.Minute + time.Hour},
 		{"no limit", idle, func(_ *session.Session, i *retention.Idleness) { i.Limit = config.Infinity }, 0},
 		{"a client is attached", idle, func(_ *session.Session, i *retention.Idleness) { i.Attached = true }, 0},

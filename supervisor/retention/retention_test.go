@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 
 	"github.com/corrald/corral/internal/config"
@@ -65,7 +67,7 @@ func TestExpiry_DependsOnTheState(t *testing.T) {
 			func(s *session.Session) { s.Seen = session.Failed }, ended.Add(8 * day)},
 		{"a unit starts it", session.Stopped, func(s *session.Session) { s.PulledIn = true }, never},
 		{"enabled", session.Stopped, func(s *session.Session) { s.OnLogin = "start" }, never},
-		{"not enabled", session.Stopped, func(s *session.Session) { s.OnLogin = session.Ignore }, ended.Add(10 * day)},
+		{"not enabled", session.Stopped, func(s *session.Session) { s.OnLogin = word.Ignore }, ended.Add(10 * day)},
 		{"was wanted after it ended", session.Stopped,
 			func(s *session.Session) { s.Released, s.ReleasedOn = seenAt, boot }, seenAt.Add(10 * day)},
 		{"was wanted before it ended", session.Stopped,

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // StatusText returns the text that the agent sends as STATUS= (sd_notify(3)), "" if the agent is
@@ -29,7 +31,7 @@ func (s *Session) LastOutput() time.Time {
 // TurnEnded reports whether the agent waits for nothing but its next turn.
 func (s *Session) TurnEnded() bool {
 	_, report, ok := s.decidingReport()
-	return ok && report.Reason == TurnEnded
+	return ok && report.Reason == word.TurnEnded
 }
 
 // OpenRequests returns the Seq of each report whose request for attention is not resolved.
@@ -132,7 +134,7 @@ func (s *Session) reportsOwnStatus(sources []Source) bool {
 		case FromOSC7501, FromNotify:
 			return ok && report.hasStatus()
 		case FromTitle, FromReport:
-			return ok && report.hasStatus() && (report.Activity != Idle || report.Reason != "")
+			return ok && report.hasStatus() && (report.Activity != word.Idle || report.Reason != "")
 		}
 		return false
 	})
@@ -159,16 +161,16 @@ func (s *Session) currentActivity() (activity string, source Source, since Repor
 	source, report, ok := s.decidingReport()
 	switch {
 	case !ok:
-		return Unknown, "", Report{}
+		return word.Unknown, "", Report{}
 	case report.Activity != "":
 		return report.Activity, source, report
 	}
 	output, ok := s.received.from(FromOutput)
 	switch {
 	case !ok:
-		return Unknown, source, Report{}
-	case source == FromBell && output.Activity == Idle:
-		return Waiting, source, output
+		return word.Unknown, source, Report{}
+	case source == FromBell && output.Activity == word.Idle:
+		return word.Waiting, source, output
 	}
 	return output.Activity, FromOutput, output
 }
@@ -205,7 +207,7 @@ func (s *Session) Attention() Attention {
 		Reason: report.Reason, Message: report.Message, Source: source, Since: report.At,
 		Acknowledged: s.isAcknowledged(source, report),
 	}
-	if source == FromTitle && (report.Activity == Waiting || report.Reason == TurnEnded) {
+	if source == FromTitle && (report.Activity == word.Waiting || report.Reason == word.TurnEnded) {
 		s.refineAttention(&a, report)
 	}
 	return a
@@ -220,9 +222,9 @@ const correlationTime = 2 * time.Second
 func (s *Session) refineAttention(a *Attention, title Report) {
 	for _, source := range s.trustedSources() {
 		report, ok := s.latestReport(source)
-		refines := report.Activity == Waiting && report.Reason != ""
-		if title.Activity != Waiting {
-			refines = report.Reason == ErrorShown
+		refines := report.Activity == word.Waiting && report.Reason != ""
+		if title.Activity != word.Waiting {
+			refines = report.Reason == word.Error
 		}
 		isRecent := report.Monotonic >= title.Monotonic-correlationTime
 		if ok && source != FromTitle && refines && isRecent && !s.isResolved(source, report) {

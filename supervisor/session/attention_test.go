@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -14,14 +16,14 @@ import (
 
 // The status reports of these tests.
 var (
-	permission     = statusReport(session.FromReport, 5, session.Waiting, session.Permission)
-	turnEnded      = statusReport(session.FromReport, 6, session.Idle, session.TurnEnded)
-	reportsWorking = statusReport(session.FromReport, 7, session.Working, "")
-	exact          = statusReport(session.FromOSC7501, 5, session.Waiting, session.Permission)
-	rings          = statusReport(session.FromBell, 3, "", session.BellRang)
-	ringsAgain     = statusReport(session.FromBell, 8, "", session.BellRang)
-	asks           = statusReport(session.FromNotify, 3, session.Waiting, session.Question)
-	asksAgain      = statusReport(session.FromNotify, 8, session.Waiting, session.Question)
+	permission     = statusReport(session.FromReport, 5, word.Waiting, word.Permission)
+	turnEnded      = statusReport(session.FromReport, 6, word.Idle, word.TurnEnded)
+	reportsWorking = statusReport(session.FromReport, 7, word.Working, "")
+	exact          = statusReport(session.FromOSC7501, 5, word.Waiting, word.Permission)
+	rings          = statusReport(session.FromBell, 3, "", word.Bell)
+	ringsAgain     = statusReport(session.FromBell, 8, "", word.Bell)
+	asks           = statusReport(session.FromNotify, 3, word.Waiting, word.Question)
+	asksAgain      = statusReport(session.FromNotify, 8, word.Waiting, word.Question)
 	bellCleared    = statusReport(session.FromBell, 4, "", "") // the agent prints again
 )
 
@@ -48,9 +50,9 @@ func TestActivity_IsThatOfTheStrongestSource(t *testing.T) {
 	}{
 		{"nothing was reported", running, "unknown", "", time.Time{}},
 		{"idle", list(running, silent), "idle", "output", at(2)},
-		{"working", list(running, silent, statusReport(session.FromOutput, 3, session.Working, "")),
+		{"working", list(running, silent, statusReport(session.FromOutput, 3, word.Working, "")),
 			"working", "output", at(3)},
-		{"received late", list(running, statusReport(session.FromOutput, 3, session.Working, ""), silent),
+		{"received late", list(running, statusReport(session.FromOutput, 3, word.Working, ""), silent),
 			"working", "output", at(3)},
 		{"ended", list(running, silent, exit(1, 0)), "unknown", "", time.Time{}},
 		{"its shim died", list(running, silent, shimDied), "unknown", "", time.Time{}},
@@ -63,7 +65,7 @@ func TestActivity_IsThatOfTheStrongestSource(t *testing.T) {
 			"unknown", "", time.Time{}},
 		{"a hook is stronger than the output", list(running, permission, prints), "waiting", "report", at(5)},
 		{"OSC 7501 is stronger than a hook",
-			list(running, statusReport(session.FromOSC7501, 4, session.Working, ""), permission), "working", "osc7501", at(4)},
+			list(running, statusReport(session.FromOSC7501, 4, word.Working, ""), permission), "working", "osc7501", at(4)},
 		{"the agent continues", list(running, silent, permission, reportsWorking), "working", "report", at(7)},
 		{"it was answered: the output decides", list(running, silent, permission, answered(list(running, permission))),
 			"idle", "output", at(2)},
@@ -71,7 +73,7 @@ func TestActivity_IsThatOfTheStrongestSource(t *testing.T) {
 			"waiting", "osc7501", at(5)},
 		{"it asks again after it was answered",
 			list(running, silent, permission, answered(list(running, permission)),
-				statusReport(session.FromReport, 8, session.Waiting, session.Question)),
+				statusReport(session.FromReport, 8, word.Waiting, word.Question)),
 			"waiting", "report", at(8)},
 		{"it was acknowledged: it still waits", list(running, silent, permission, acknowledged(list(running, permission))),
 			"waiting", "report", at(5)},
@@ -182,8 +184,8 @@ func TestAttention(t *testing.T) {
 func TestAttention_StaysWhenAcknowledged(t *testing.T) {
 	asks := permission
 	asks.Message = "Run rm -rf build?"
-	again := statusReport(session.FromReport, 9, session.Waiting, session.Permission)
-	titleAsks, hookAsks := statusReport(session.FromTitle, 5, session.Waiting, session.Question), asks
+	again := statusReport(session.FromReport, 9, word.Waiting, word.Permission)
+	titleAsks, hookAsks := statusReport(session.FromTitle, 5, word.Waiting, word.Question), asks
 	titleAsks.Monotonic, hookAsks.Monotonic = time.Second, time.Second
 	titleFirst := runBegun
 	titleFirst.Sources = []string{"title", "report"}
@@ -313,17 +315,17 @@ func TestExplain(t *testing.T) {
 
 // TestSources_FollowTheAgentDefinition checks which sources count, and in which order.
 func TestSources_FollowTheAgentDefinition(t *testing.T) {
-	titleWorks := statusReport(session.FromTitle, 4, session.Working, "")
-	titleReady := statusReport(session.FromTitle, 3, session.Idle, "")
-	titleBlocked := statusReport(session.FromTitle, 5, session.Waiting, session.Question)
+	titleWorks := statusReport(session.FromTitle, 4, word.Working, "")
+	titleReady := statusReport(session.FromTitle, 3, word.Idle, "")
+	titleBlocked := statusReport(session.FromTitle, 5, word.Waiting, word.Question)
 	asksLater := permission
 	asksLater.Message, asksLater.Monotonic = "touch y?", time.Second
-	longAgo := statusReport(session.FromReport, 1, session.Waiting, session.Auth)
-	titleEnded := statusReport(session.FromTitle, 5, session.Idle, session.TurnEnded)
-	failedLongAgo := statusReport(session.FromReport, 1, session.Idle, session.ErrorShown)
+	longAgo := statusReport(session.FromReport, 1, word.Waiting, word.Auth)
+	titleEnded := statusReport(session.FromTitle, 5, word.Idle, word.TurnEnded)
+	failedLongAgo := statusReport(session.FromReport, 1, word.Idle, word.Error)
 	failedLater, endedLate := failedLongAgo, titleEnded
 	failedLater.Monotonic, endedLate.Monotonic = time.Second, time.Minute
-	shows := statusReport(session.FromScreen, 6, session.Waiting, session.Setup)
+	shows := statusReport(session.FromScreen, 6, word.Waiting, word.Setup)
 	continues, quiet, asksAgain := titleWorks, statusReport(session.FromTitle, 8, "", ""), asksLater
 	continues.Monotonic, quiet.Monotonic = 2*time.Second, 3*time.Second
 	asksAgain.Monotonic, asksAgain.Seq = 4*time.Second, 9
@@ -364,7 +366,7 @@ func TestSources_FollowTheAgentDefinition(t *testing.T) {
 		{"a dialog, whatever the trusted sources", []string{"bell"}, list(silent, shows),
 			"waiting", "setup", "screen", "screen"},
 		{"a dialog after a hook that reports the start", nil,
-			list(silent, statusReport(session.FromReport, 3, session.Idle, ""), shows), "waiting", "setup", "screen", "screen"},
+			list(silent, statusReport(session.FromReport, 3, word.Idle, ""), shows), "waiting", "setup", "screen", "screen"},
 		{"a dialog below a title that reports an idle agent", []string{"title"}, list(silent, titleReady, shows),
 			"waiting", "setup", "screen", "screen"},
 		{"a dialog of an agent whose title reports that it works", nil,
@@ -393,10 +395,10 @@ func TestSources_FollowTheAgentDefinition(t *testing.T) {
 // TestExplain_OrdersSourcesByStrength checks that the deciding source comes first, and the others
 // have a reason why they do not decide.
 func TestExplain_OrdersSourcesByStrength(t *testing.T) {
-	asks := statusReport(session.FromOSC7501, 4, session.Waiting, session.Permission)
+	asks := statusReport(session.FromOSC7501, 4, word.Waiting, word.Permission)
 	asks.Message = "approve Bash: touch y"
-	notified := statusReport(session.FromNotify, 3, session.Working, "")
-	shows := statusReport(session.FromScreen, 6, session.Waiting, session.Setup)
+	notified := statusReport(session.FromNotify, 3, word.Working, "")
+	shows := statusReport(session.FromScreen, 6, word.Waiting, word.Setup)
 	begin := runBegun
 	begin.Sources = []string{"title", "osc7501", "bell"}
 	cleared := statusReport(session.FromTitle, 7, "", "")
@@ -425,7 +427,7 @@ func TestExplain_OrdersSourcesByStrength(t *testing.T) {
 // receives only the last report of each other source.
 func TestReport_StaysSupersededAfterRestart(t *testing.T) {
 	reported := permission
-	continues := statusReport(session.FromOSC7501, 6, session.Working, "")
+	continues := statusReport(session.FromOSC7501, 6, word.Working, "")
 	quiet := statusReport(session.FromOSC7501, 7, "", "")
 	reported.Monotonic, continues.Monotonic, quiet.Monotonic = time.Second, 2*time.Second, 3*time.Second
 	s := after(newSession(), list(running, reported, continues, quiet))
@@ -436,8 +438,8 @@ func TestReport_StaysSupersededAfterRestart(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &read))
 	read.Apply(quiet)
 	assert.Empty(t, read.Attention().Reason)
-	again := statusReport(session.FromReport, 8, session.Waiting, session.Question)
+	again := statusReport(session.FromReport, 8, word.Waiting, word.Question)
 	again.Monotonic = 4 * time.Second
 	read.Apply(again)
-	assert.Equal(t, session.Question, read.Attention().Reason)
+	assert.Equal(t, word.Question, read.Attention().Reason)
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -100,7 +102,7 @@ func (n *situation) key() situationKey {
 	v := n.s.View()
 	k := situationKey{
 		place: n.place(), awaits: n.s.AwaitsAgent(), stale: n.s.Stale(), closing: n.closing,
-		cannotStart: v.Result == session.CannotStart, signalled: n.p.Signalled && n.p.Phase <= session.HangUpAgent,
+		cannotStart: v.Result == word.StartFailed, signalled: n.p.Signalled && n.p.Phase <= session.HangUpAgent,
 		starting: n.p.Starting, inside: n.p.Inside, kills: n.p.Kills,
 	}
 	if r := n.s.Run; r != nil {

@@ -62,13 +62,6 @@ type (
 	}
 )
 
-// The recipients of a client's signal.
-const (
-	RecipientAgent     = word.Agent
-	RecipientAll       = word.All
-	RecipientLeftovers = word.Leftovers
-)
-
 const sigkill = 9 // signal(7)
 
 // IsImmediate reports whether an effect bypasses the queue of its session. No other effect does.
@@ -93,7 +86,7 @@ func RequiresThaw(e Effect) bool {
 	case SignalAgent, SignalAll, KillScope:
 		return true
 	case SendSignal:
-		return e.Signal == sigkill && e.Recipient != RecipientLeftovers
+		return e.Signal == sigkill && e.Recipient != word.Leftovers
 	}
 	return false
 }

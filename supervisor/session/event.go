@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
@@ -210,14 +212,14 @@ func (e ScopeResult) apply(s *Session) {
 		return
 	}
 	r.setResult(e.Result)
-	if e.Result == Timeout && r.TimedOut.IsZero() {
+	if e.Result == word.Timeout && r.TimedOut.IsZero() {
 		r.TimedOut, r.TimedOutMonotonic = e.At, e.Monotonic
 	}
 }
 
 // setResult keeps the first Result that is a failure, as systemd does.
 func (r *Run) setResult(result string) {
-	if r.ScopeResult == "" || r.ScopeResult == Success {
+	if r.ScopeResult == "" || r.ScopeResult == word.Success {
 		r.ScopeResult = result
 	}
 }

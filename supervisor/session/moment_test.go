@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -47,18 +49,18 @@ func TestClockChange_KeepsTheOrderOfEvents(t *testing.T) {
 		want          session.State
 		result        string
 	}{
-		{"a stop is requested, then the agent exits with 3", stop, three, empty, session.Stopped, session.Success},
-		{"a suspend is requested, then the agent exits with 3", suspend, three, empty, session.Suspended, session.Success},
-		{"the agent exits with 3, then a stop is requested", three, stop, empty, session.Failed, session.ExitCode},
-		{"the agent exits with 0, then a suspend is requested", zero, suspend, empty, session.Completed, session.Success},
-		{"RuntimeMaxSec expires, then the agent exits with 0", timeIsUp, zero, timeoutAt, session.Failed, session.Timeout},
-		{"the agent exits with 0, then RuntimeMaxSec expires", zero, timeIsUp, timeoutAt, session.Completed, session.Success},
-		{"a stop is requested, then RuntimeMaxSec expires", stop, timeIsUp, timeoutAt, session.Stopped, session.Success},
-		{"RuntimeMaxSec expires, then a stop is requested", timeIsUp, stop, timeoutAt, session.Failed, session.Timeout},
-		{"the start fails, then the agent exits with 3", startFailed, three, empty, session.Failed, session.CannotStart},
-		{"the agent exits with 3, then the start fails", three, startFailed, empty, session.Failed, session.ExitCode},
-		{"the pane is closed, then a suspend is requested", closed, suspend, empty, session.Stopped, session.Success},
-		{"a suspend is requested, then the pane is closed", suspend, closed, empty, session.Suspended, session.Success},
+		{"a stop is requested, then the agent exits with 3", stop, three, empty, session.Stopped, word.Success},
+		{"a suspend is requested, then the agent exits with 3", suspend, three, empty, session.Suspended, word.Success},
+		{"the agent exits with 3, then a stop is requested", three, stop, empty, session.Failed, word.ExitCode},
+		{"the agent exits with 0, then a suspend is requested", zero, suspend, empty, session.Completed, word.Success},
+		{"RuntimeMaxSec expires, then the agent exits with 0", timeIsUp, zero, timeoutAt, session.Failed, word.Timeout},
+		{"the agent exits with 0, then RuntimeMaxSec expires", zero, timeIsUp, timeoutAt, session.Completed, word.Success},
+		{"a stop is requested, then RuntimeMaxSec expires", stop, timeIsUp, timeoutAt, session.Stopped, word.Success},
+		{"RuntimeMaxSec expires, then a stop is requested", timeIsUp, stop, timeoutAt, session.Failed, word.Timeout},
+		{"the start fails, then the agent exits with 3", startFailed, three, empty, session.Failed, word.StartFailed},
+		{"the agent exits with 3, then the start fails", three, startFailed, empty, session.Failed, word.ExitCode},
+		{"the pane is closed, then a suspend is requested", closed, suspend, empty, session.Stopped, word.Success},
+		{"a suspend is requested, then the pane is closed", suspend, closed, empty, session.Suspended, word.Success},
 	} {
 		for name, jump := range map[string]int{"not set": 1, "set back": -aYear, "set forward": aYear, "held": 0} {
 			first, second := withTimes(row.first, at(20), 5000), withTimes(row.second, at(20+jump), 5001)

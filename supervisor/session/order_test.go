@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -89,8 +91,8 @@ func randomHistory(r *rand.Rand) history {
 
 func randomReport(r *rand.Rand, seq uint64) session.Report {
 	return session.Report{
-		Activity: []string{"", session.Working, session.Idle, session.Waiting}[r.IntN(4)],
-		Reason:   []string{"", session.Permission, session.BellRang}[r.IntN(3)],
+		Activity: []string{"", word.Working, word.Idle, word.Waiting}[r.IntN(4)],
+		Reason:   []string{"", word.Permission, word.Bell}[r.IntN(3)],
 		Message:  []string{"", "continue?"}[r.IntN(2)], At: at(int(seq)), Seq: seq,
 	}
 }
@@ -218,7 +220,7 @@ func eventFrom(kind, value, when byte) session.Event {
 		return session.WorkspaceObserved{Gone: value&8 != 0}
 	case 14:
 		report := session.Report{
-			Activity: []string{"", session.Working, session.Idle, session.Waiting}[value&3],
+			Activity: []string{"", word.Working, word.Idle, word.Waiting}[value&3],
 			Reason:   text, At: t, Seq: uint64(when),
 		}
 		return session.StatusReported{Run: id, Source: session.Sources[int(value)%len(session.Sources)], Report: report}

@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/corrald/corral/dbusapi/word"
+)
 
 // PermissionRequest is a permission that an agent has asked for and has not been answered yet.
 type PermissionRequest struct {
@@ -16,14 +20,14 @@ type PermissionRequest struct {
 // person has acknowledged the request. ok is false if the agent does not wait for a permission.
 func (s *Session) PermissionRequest() (p PermissionRequest, ok bool) {
 	source, report, ok := s.decidingReport()
-	if !ok || report.Activity != Waiting {
+	if !ok || report.Activity != word.Waiting {
 		return PermissionRequest{}, false
 	}
 	a := Attention{Reason: report.Reason}
 	if source == FromTitle {
 		s.refineAttention(&a, report)
 	}
-	if a.Reason != Permission {
+	if a.Reason != word.Permission {
 		return PermissionRequest{}, false
 	}
 	p = PermissionRequest{Source: source, Since: report.At, Monotonic: report.Monotonic}

@@ -1,6 +1,10 @@
 package session
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/corrald/corral/dbusapi/word"
+)
 
 // wait makes a call wait for the end of the operation.
 func (n *next) wait(id ReplyID, op Op) {
@@ -80,7 +84,7 @@ func (n *next) outcomeOfBegin(r Reply) (o Outcome, ok bool) {
 		return Replaced, true
 	case s.AwaitsAgent(), p.Op == OpRemove:
 		return Done, false
-	case v.Result == CannotStart || v.State == Failed && !s.Run.AgentAppeared():
+	case v.Result == word.StartFailed || v.State == Failed && !s.Run.AgentAppeared():
 		return CouldNotStart, true
 	case n.env.Closing && !s.Run.AgentAlive():
 		return Closing, true

@@ -11,13 +11,14 @@ import (
 // values are those of the AttentionSource property.
 type Source string
 
+// The sources. All but FromReport are observations of the shim.
 const (
-	FromOSC7501 Source = word.OSC7501 // the shim: escape sequences in the agent's output
-	FromReport  Source = word.Report  // the agent's hooks, on the bus
-	FromNotify  Source = word.Notify  // the shim: the agent's sd_notify(3) messages
-	FromTitle   Source = word.Title   // the shim: the title of the agent's terminal
-	FromBell    Source = word.Bell    // the shim
-	FromOutput  Source = word.Output  // the shim: whether the agent prints anything
+	FromOSC7501 Source = word.OSC7501
+	FromReport  Source = word.Report
+	FromNotify  Source = word.Notify
+	FromTitle   Source = word.Title
+	FromBell    Source = word.Bell
+	FromOutput  Source = word.Output
 
 	// FromScreen is the shim's observation that the output of an agent which reports nothing shows a
 	// dialog. The property has "output" for it.
@@ -36,26 +37,6 @@ func (f Source) Public() string {
 	return string(f)
 }
 
-// What an agent does, as in the Activity property.
-const (
-	Unknown = word.Unknown // no agent is alive, or nothing was reported yet
-	Working = word.Working
-	Idle    = word.Idle
-	Waiting = word.Waiting // for a person
-)
-
-// The reasons why a session requests attention, as in the Attention property. Reasons that follow
-// from the session's state have the name of that state.
-const (
-	Permission = word.Permission
-	Question   = word.Question
-	Auth       = word.Auth
-	Setup      = word.Setup
-	TurnEnded  = word.TurnEnded
-	ErrorShown = word.Error
-	BellRang   = word.Bell
-)
-
 // Report is the last status report of one source about the agent that is alive. It stands until the
 // next report of that source.
 type Report struct {
@@ -73,7 +54,7 @@ type Report struct {
 }
 
 // requestsAttention reports whether the report requests a person's attention.
-func (r Report) requestsAttention() bool { return r.Reason != "" || r.Activity == Waiting }
+func (r Report) requestsAttention() bool { return r.Reason != "" || r.Activity == word.Waiting }
 
 // hasStatus reports whether the report states what the agent does, or what it requests.
 func (r Report) hasStatus() bool { return r.Activity != "" || r.Reason != "" }
@@ -109,7 +90,7 @@ func (rs reports) with(source Source, report Report) reports {
 		more = append(more, sourceReport{source: source})
 	}
 	more[i].Report = report
-	if report.Activity == Working {
+	if report.Activity == word.Working {
 		more[i].lastWorking = report.Monotonic
 	}
 	return more

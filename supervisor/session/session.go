@@ -278,13 +278,10 @@ func (s *Session) Resumable() bool {
 	return len(s.ResumeCommand) > 0
 }
 
-// Ignore is the OnLogin of a session that is not enabled: a login does not affect it.
-const Ignore = word.Ignore
-
 // Wanted reports whether the session is to run again: it is enabled, or a timer or another unit
 // starts it.
 func (s *Session) Wanted() bool {
-	return s.PulledIn || s.OnLogin != "" && s.OnLogin != Ignore
+	return s.PulledIn || s.OnLogin != "" && s.OnLogin != word.Ignore
 }
 
 // Live reports whether the run has processes, or can still get some: its scope is not known to be
@@ -334,7 +331,7 @@ const systemdNoteTime = 2 * time.Second
 // counts as one that had exited before.
 func (r *Run) isEndedByTimeout() bool {
 	switch {
-	case r.ScopeResult != Timeout:
+	case r.ScopeResult != word.Timeout:
 		return false
 	case r.Exit == nil:
 		return true

@@ -44,19 +44,6 @@ func (s State) Lifecycle() string {
 	return word.Active
 }
 
-// The results of a run, as in the Result property. A running one has none.
-const (
-	Success     = word.Success
-	ExitCode    = word.ExitCode
-	Signal      = word.Signal
-	CoreDump    = word.CoreDump
-	OOMKill     = word.OOMKill
-	Timeout     = word.Timeout
-	CannotStart = word.StartFailed
-	SessionLost = word.SessionLost
-	AgentLost   = word.AgentLost
-)
-
 // View is what follows from a session's facts.
 type View struct {
 	State  State
@@ -100,13 +87,13 @@ func (s *Session) runView() View {
 	case r.isEndIntended() && r.Live():
 		return View{State: Stopping, Since: r.IntentAt}
 	case r.isEndIntended() && r.Intent == Suspend:
-		return View{Suspended, Success, r.Why, r.ScopeGone}
+		return View{Suspended, word.Success, r.Why, r.ScopeGone}
 	case r.isEndIntended():
-		return View{Stopped, Success, r.Why, r.ScopeGone}
+		return View{Stopped, word.Success, r.Why, r.ScopeGone}
 	case r.isEndedByTimeout() && !r.Ended():
 		return View{State: Stopping, Since: r.TimedOut}
 	case r.isEndedByTimeout():
-		return View{Failed, Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
+		return View{Failed, word.Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
 	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())):
 		// An agent that appeared after the start had failed was ended by corrald.
 		return unstartedView(r)
@@ -115,11 +102,11 @@ func (s *Session) runView() View {
 	case !r.LeftRunning.IsZero() && !r.TmuxSurvived:
 		return leftRunningView(r)
 	case r.TmuxSurvived:
-		return View{Failed, AgentLost, "shell process exited", r.ShimDied}
+		return View{Failed, word.AgentLost, "shell process exited", r.ShimDied}
 	case r.Scope == ScopeGone:
 		return s.lostView()
 	case r.Tmux == Dead:
-		return View{State: Stale, Result: SessionLost, Reason: "scope running, session dead"}
+		return View{State: Stale, Result: word.SessionLost, Reason: "scope running, session dead"}
 	case !r.AgentAppeared():
 		return View{State: Starting, Since: r.Requested}
 	}
@@ -137,9 +124,9 @@ func runningView(r *Run) View {
 // unstartedView returns the view of a run whose start has failed.
 func unstartedView(r *Run) View {
 	if r.StartInterrupted && r.WasSuspended { // it is suspended as before
-		return View{Suspended, Success, r.StartError, r.StartEnded}
+		return View{Suspended, word.Success, r.StartError, r.StartEnded}
 	}
-	return View{Failed, CannotStart, r.StartError, r.StartEnded}
+	return View{Failed, word.StartFailed, r.StartError, r.StartEnded}
 }
 
 // exitView returns the view of a run whose exit was recorded.
@@ -147,17 +134,17 @@ func exitView(r *Run) View {
 	e := r.Exit
 	switch {
 	case e.Code == exitstatus.NotStarted:
-		return View{Failed, CannotStart, e.Error, e.Exited}
+		return View{Failed, word.StartFailed, e.Error, e.Exited}
 	case r.OutOfMemory():
-		return View{Failed, OOMKill, oomReason(e.MemoryMax), e.Exited}
+		return View{Failed, word.OOMKill, oomReason(e.MemoryMax), e.Exited}
 	case e.Code == exitstatus.Killed:
-		return View{Failed, Signal, "command " + outcome.Phrase(Signal, e.Value), e.Exited}
+		return View{Failed, word.Signal, "command " + outcome.Phrase(word.Signal, e.Value), e.Exited}
 	case e.Code == exitstatus.Dumped:
-		return View{Failed, CoreDump, "command " + outcome.Phrase(CoreDump, e.Value), e.Exited}
+		return View{Failed, word.CoreDump, "command " + outcome.Phrase(word.CoreDump, e.Value), e.Exited}
 	case e.Value == 0:
-		return View{Completed, Success, "", e.Exited}
+		return View{Completed, word.Success, "", e.Exited}
 	}
-	return View{Failed, ExitCode, "command " + outcome.Phrase(ExitCode, e.Value), e.Exited}
+	return View{Failed, word.ExitCode, "command " + outcome.Phrase(word.ExitCode, e.Value), e.Exited}
 }
 
 // OutOfMemory reports whether an OOM killer ended the agent: the kernel's, whose kills the control
@@ -167,7 +154,7 @@ func (r *Run) OutOfMemory() bool {
 	e := r.Exit
 	killed, failed := e.Code == exitstatus.Killed, e.Code != exitstatus.Exited || e.Value != 0
 	return killed && e.Value == int(unix.SIGKILL) && e.OOMKills > 0 ||
-		r.ScopeResult == OOMKill && (killed || failed && e.OOMKills > 0)
+		r.ScopeResult == word.OOMKill && (killed || failed && e.OOMKills > 0)
 }
 
 // leftRunningView returns the view of a run that a daemon left running when it exited on request.
@@ -175,7 +162,7 @@ func (r *Run) OutOfMemory() bool {
 func leftRunningView(r *Run) View {
 	v := View{State: Suspended, Reason: "corrald was shut down", Since: r.LeftRunning}
 	if r.Scope == ScopeGone {
-		v.Result = SessionLost
+		v.Result = word.SessionLost
 	}
 	return v
 }
@@ -185,13 +172,13 @@ func (s *Session) lostView() View {
 	r := s.Run
 	switch {
 	case !r.MachineDown.IsZero() && s.Resumable():
-		return View{Suspended, SessionLost, reasonMachine, r.ScopeGone}
+		return View{Suspended, word.SessionLost, reasonMachine, r.ScopeGone}
 	case !r.MachineDown.IsZero():
-		return View{Failed, SessionLost, reasonMachine, r.ScopeGone}
-	case r.ScopeResult == OOMKill:
-		return View{Failed, OOMKill, oomReason(0), r.ScopeGone}
+		return View{Failed, word.SessionLost, reasonMachine, r.ScopeGone}
+	case r.ScopeResult == word.OOMKill:
+		return View{Failed, word.OOMKill, oomReason(0), r.ScopeGone}
 	}
-	return View{Failed, SessionLost, "tmux session no longer exists", r.ScopeGone}
+	return View{Failed, word.SessionLost, "tmux session no longer exists", r.ScopeGone}
 }
 
 const reasonMachine = "the machine went down"
@@ -203,9 +190,9 @@ func (s *Session) EndCause() string {
 	switch {
 	case v.State == Suspended && r.IdledOut:
 		return word.Idle
-	case v.State == Suspended && v.Reason != "", v.Result == SessionLost && !r.MachineDown.IsZero():
+	case v.State == Suspended && v.Reason != "", v.Result == word.SessionLost && !r.MachineDown.IsZero():
 		return word.Shutdown
-	case v.State == Failed && v.Result == SessionLost:
+	case v.State == Failed && v.Result == word.SessionLost:
 		return word.Killed
 	case v.State == Stopped && r.Why == TerminalClosed:
 		return word.TerminalClosed

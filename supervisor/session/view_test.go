@@ -36,10 +36,10 @@ var (
 	back        = session.WorkspaceObserved{}
 	stop        = session.IntentSet{Run: run, Intent: session.Stop, At: at(30)}
 	suspend     = session.IntentSet{Run: run, Intent: session.Suspend, Why: "idle for an hour", At: at(30)}
-	prints      = statusReport(session.FromOutput, 1, session.Working, "")
-	silent      = statusReport(session.FromOutput, 2, session.Idle, "")
+	prints      = statusReport(session.FromOutput, 1, word.Working, "")
+	silent      = statusReport(session.FromOutput, 2, word.Idle, "")
 	archive     = session.SessionArchived{At: at(100)}
-	timeIsUp    = session.ScopeResult{Run: run, Result: session.Timeout, At: at(30)}
+	timeIsUp    = session.ScopeResult{Run: run, Result: word.Timeout, At: at(30)}
 	shimDied    = session.ShimDied{Run: run, TmuxSurvived: true, At: at(40)}
 	allDied     = session.ShimDied{Run: run, At: at(40)}
 	startFailed = session.StartFailed{Run: run, Reason: `workspace "/home/u/shop" does not exist`, At: at(3)}

@@ -3,6 +3,7 @@ package proc
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -142,7 +143,7 @@ func TestMaskHas(t *testing.T) {
 }
 
 func TestChildren_IncludesZombies(t *testing.T) {
-	shell := exec.Command("/bin/sh", "-c", "true & echo $!; exec cat")
+	shell := exec.Command("/bin/sh", "-c", "sleep 1000 & echo $!; exec cat") // cat reaps nothing, a shell might
 	stdin, err := shell.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := shell.StdoutPipe()
@@ -152,9 +153,20 @@ func TestChildren_IncludesZombies(t *testing.T) {
 	var child int
 	_, err = fmt.Fscan(stdout, &child)
 	require.NoError(t, err)
+	defer func() { _ = unix.Kill(child, unix.SIGKILL) }()
+	_, err = io.WriteString(stdin, "replaced\n")
+	require.NoError(t, err)
+	var echo string
+	_, err = fmt.Fscan(stdout, &echo)
+	require.NoError(t, err, "cat repeats what it reads")
+	fd, err := unix.PidfdOpen(child, 0)
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	require.NoError(t, unix.Kill(child, unix.SIGKILL))
+	require.True(t, WaitExit(fd, 10*time.Second))
 	children, err := Children(shell.Process.Pid)
 	require.NoError(t, err)
-	assert.Equal(t, []int{child}, children, "cat reaps nothing")
+	assert.Equal(t, []int{child}, children)
 	_, err = Children(1 << 30)
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }

@@ -22,7 +22,7 @@ const maxNotifyPath = 107
 type notifier struct {
 	fd         int // 0 if there is none
 	path       string
-	cgroup     []byte // the control group to which a sender must belong
+	cgroup     []byte // the control group to which a sender must belong, empty if it is not known
 	isReadable bool   // there may be more datagrams
 
 	// For reading the control group of each sender. It is reused because a program may send a
@@ -71,11 +71,12 @@ func (n *notifier) environment(env []string) []string {
 }
 
 // hasMember reports whether a process is in the agent's control group or below it. The process ID
-// comes from the kernel (SCM_CREDENTIALS), so a sender cannot choose it.
+// comes from the kernel (SCM_CREDENTIALS), so a sender cannot choose it. No process is in an unknown
+// control group.
 func (n *notifier) hasMember(pid int32) bool {
 	cgroup := cgroupOf(pid, n.buffer[:])
 	below, ok := bytes.CutPrefix(cgroup, bytes.TrimSuffix(n.cgroup, []byte("/")))
-	ok = ok && cgroup != nil
+	ok = ok && cgroup != nil && len(n.cgroup) > 0
 	return ok && (len(below) == 0 || below[0] == '/')
 }
 

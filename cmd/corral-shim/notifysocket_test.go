@@ -217,4 +217,6 @@ func TestNotifySocket_DoesNotAllocate(t *testing.T) {
 	n.cgroup = []byte("/")
 	assert.True(t, n.hasMember(pid), "every process is below the root")
 	assert.False(t, n.hasMember(1<<22+1), "no such process")
+	n.cgroup = nil
+	assert.False(t, n.hasMember(pid), "the agent's control group is not known")
 }

@@ -70,9 +70,9 @@ func (n *notifier) environment(env []string) []string {
 	return append(env, name+n.path)
 }
 
-// hasMember reports whether a process is in the agent's control group or below it. The process ID
-// comes from the kernel (SCM_CREDENTIALS), so a sender cannot choose it. No process is in an unknown
-// control group.
+// hasMember reports whether a process is in the agent's control group or below it; none is if that
+// is not known. The process ID comes from the kernel (SCM_CREDENTIALS), so a sender cannot choose
+// it.
 func (n *notifier) hasMember(pid int32) bool {
 	cgroup := cgroupOf(pid, n.buffer[:])
 	below, ok := bytes.CutPrefix(cgroup, bytes.TrimSuffix(n.cgroup, []byte("/")))

@@ -6,6 +6,9 @@ FUZZTIME   ?= 20s
 ROUNDS     ?= 50
 TURNS      ?= 12
 TIME       ?= 1h
+# The commit from which make upgrade-test starts sessions: the last one before decisions and effects
+# of the supervisor were separated.
+FROM       ?= bbaa65f
 # The build directory: build in the source tree or, if that is read-only, a directory in the cache.
 # BUILD=DIR selects another one, whose name must not contain blanks.
 BUILD      := $(or $(shell [ -w . ] && echo build),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral-build-$(firstword $(shell pwd | cksum)))
@@ -64,7 +67,7 @@ NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils ap
 NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator python3
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures lines \
+.PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test upgrade-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures lines \
 	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures most-tests daemon-tests-1 daemon-tests-2
 
 help: ## this list
@@ -144,6 +147,9 @@ agents-test: needs-agents ## the real agents, each in real turns with a mock mod
 
 limits-test: needs-limits build guest ## as root: OOM and TasksMax, in a user-mode-linux guest that has the controllers; it is made once, in a minute or two
 	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m $$(grep -rl --include='*_test.go' '^//go:build limits' . | xargs -n 1 dirname | sort -u)
+
+upgrade-test: needs-test ## sessions of an older Corral, FROM a commit, are adopted, stopped and resumed by this one, and the other way round
+	UPGRADE_FROM=$(FROM) $(GOTEST) -tags upgrade -count=1 -timeout 15m -v -run '^TestUpgrade' ./cmd/corrald
 
 # Separate from the tests, because go test prints nothing before they have finished.
 guest: needs-limits

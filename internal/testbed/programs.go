@@ -40,6 +40,17 @@ func CorraldWithoutRace(t testing.TB) string {
 	return filepath.Join(built(t, buildRequest{Measured: true}), "corrald-measured")
 }
 
+// ProgramsOf builds Corral's programs from a commit of this checkout's history, without the race
+// detector and failpoints, and returns their paths.
+func ProgramsOf(t testing.TB, commit string) Binaries {
+	t.Helper()
+	dir := filepath.Join(built(t, buildRequest{Commit: commit}), commit)
+	return Binaries{
+		Corrald: filepath.Join(dir, "corrald"), Corralctl: filepath.Join(dir, "corralctl"),
+		Shim: filepath.Join(dir, "corral-shim"),
+	}
+}
+
 // built returns the directory of the programs after the request has been served.
 func built(t testing.TB, request buildRequest) string {
 	t.Helper()
@@ -62,11 +73,14 @@ type connection struct {
 	results map[buildRequest]error
 }
 
-// buildRequest asks the owner to build the programs, or the corrald for measurements; buildReply
-// contains the error, if any.
+// buildRequest asks the owner to build the programs, or the corrald for measurements, or the
+// programs of a commit; buildReply contains the error, if any.
 type (
-	buildRequest struct{ Race, Measured bool }
-	buildReply   struct{ Error string }
+	buildRequest struct {
+		Race, Measured bool
+		Commit         string
+	}
+	buildReply struct{ Error string }
 )
 
 func (c *connection) build(request buildRequest) error {
@@ -127,6 +141,9 @@ func buildPrograms(dir string, request buildRequest) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
+	if request.Commit != "" {
+		return buildCommit(filepath.Join(dir, request.Commit), request.Commit)
+	}
 	if request.Measured {
 		return buildInto(shared, filepath.Join(dir, "corrald-measured"), "corrald", false)
 	}
@@ -164,6 +181,27 @@ func buildProgram(name, output string, race bool) error {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	}
 	cmd.Args = append(cmd.Args, "github.com/corrald/corral/cmd/"+name)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// buildCommit builds the programs of a commit into a directory that it creates. The commit is that
+// of the repository in or above the working directory.
+func buildCommit(target, commit string) error {
+	if err := os.Mkdir(target, 0o755); err != nil {
+		return err
+	}
+	source, err := os.MkdirTemp("", "corral-"+commit+"-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(source) }()
+	cmd := exec.Command("bash", "-ec", `set -o pipefail
+		git -C "$(git rev-parse --show-toplevel)" archive "$1" | tar -x -C "$2"
+		cd "$2"; CGO_ENABLED=0 go build -trimpath -buildvcs=false -o "$3" ./cmd/corrald ./cmd/corralctl ./cmd/corral-shim`,
+		"bash", commit, source, target)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(string(output)))
 	}

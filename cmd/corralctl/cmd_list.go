@@ -140,7 +140,7 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]client.Session, error) {
 	rows := make(chan []dbusapi.SessionRowEx, 1)
 	go func() {
-		all, _ := bus.ListSessionsEx(ctx) // an older daemon does not have it: then the runtimes are unknown
+		all, _ := bus.ListSessionsEx(ctx) // without them the runtimes are unknown
 		rows <- all
 	}()
 	sessions, err := bus.Sessions(ctx)
@@ -157,14 +157,9 @@ func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]c
 	return sessions, err
 }
 
-// readTable queries what a table of sessions shows with one call. A daemon that does not have this
-// call is queried for all properties of all sessions.
+// readTable queries what a table of sessions shows with one call.
 func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
 	rows, err := bus.ListSessionsEx(ctx)
-	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {
-		sessions, err := bus.Sessions(ctx)
-		return sessionList{sessions: sessions, leftovers: c.leftovers}, err
-	}
 	list := sessionList{sessions: make([]client.Session, len(rows))}
 	leftovers := make(map[string]int)
 	for i, row := range rows {

@@ -8,8 +8,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// problemsOf returns the problems of each session, by id. Older versions of corrald do not publish
-// any.
+// problemsOf returns the problems of each session, by id.
 func (c *ctl) problemsOf(ctx context.Context) map[string][]dbusapi.Problem {
 	by := map[string][]dbusapi.Problem{}
 	manager, _ := c.client.Manager(ctx)

@@ -95,15 +95,7 @@ func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id
 	if spec.Worktree != nil {
 		timeout = gitTimeout
 	}
-	arguments := c.variants(spec)
-	err = c.manager(ctx, "CreateSession", timeout, []any{agent, arguments}, &id, &path)
-	_, hasEnvironment := arguments[callerEnvironment]
-	if dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs && hasEnvironment && !c.hasBeginSession(ctx) {
-		// The daemon is older than the key CallerEnvironment, which was added together with BeginSession.
-		arguments["Environment"] = dbus.MakeVariant(slices.Concat(c.Environment, spec.Environment))
-		delete(arguments, callerEnvironment)
-		err = c.manager(ctx, "CreateSession", timeout, []any{agent, arguments}, &id, &path)
-	}
+	err = c.manager(ctx, "CreateSession", timeout, []any{agent, c.variants(spec)}, &id, &path)
 	return id, err
 }
 
@@ -114,8 +106,7 @@ func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error)
 	return rows, err
 }
 
-// ListSessionsEx returns the rows of a table of sessions, sorted by id, with one call. A daemon
-// that is older than this method returns UnknownMethod.
+// ListSessionsEx returns the rows of a table of sessions, sorted by id, with one call.
 func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, error) {
 	call := c.do(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+".ListSessionsEx", callTimeout, c.flags())
 	if call.Err != nil {
@@ -177,14 +168,10 @@ func readField[T any](f *fieldReader, target *T) {
 	*target, f.fields = value, f.fields[1:]
 }
 
-// ListStrays returns the processes of sessions that are outside of their scopes. It returns none if
-// the daemon is older than this method.
+// ListStrays returns the processes of sessions that are outside of their scopes.
 func (c *Client) ListStrays(ctx context.Context) ([]dbusapi.Stray, error) {
 	var rows []dbusapi.Stray
 	err := c.manager(ctx, "ListStrays", callTimeout, nil, &rows)
-	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {
-		return nil, nil
-	}
 	return rows, err
 }
 
@@ -206,54 +193,36 @@ func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 
 // StartSession starts a fresh run and returns once the agent is running.
 func (c *Client) StartSession(ctx context.Context, id string) error {
-	return c.beginSession(ctx, word.Start, "StartSession", id, slowTimeout)
+	return c.manager(ctx, "BeginSession", slowTimeout, []any{id, word.Start, c.beginOptions()})
 }
 
 // ResumeSession starts a run that continues the previous one, and returns once the agent is
 // running.
 func (c *Client) ResumeSession(ctx context.Context, id string) error {
-	return c.beginSession(ctx, word.Resume, "ResumeSession", id, slowTimeout)
+	return c.manager(ctx, "BeginSession", slowTimeout, []any{id, word.Resume, c.beginOptions()})
 }
 
 // RestartSession stops the session, then starts it, and returns once the agent is running.
 func (c *Client) RestartSession(ctx context.Context, id string) error {
-	return c.beginSession(ctx, word.Restart, "RestartSession", id, 2*slowTimeout)
+	return c.manager(ctx, "BeginSession", 2*slowTimeout, []any{id, word.Restart, c.beginOptions()})
 }
-
-// beginSession starts a run. If there is a caller's environment, it calls BeginSession, which takes
-// one; otherwise, or if the daemon is older than BeginSession, it calls method.
-func (c *Client) beginSession(ctx context.Context, how, method, id string, timeout time.Duration) error {
-	if c.Environment != nil {
-		err := c.manager(ctx, "BeginSession", timeout, []any{id, how, c.options()})
-		if dbusapi.ShortErrorName(err) != dbusapi.UnknownMethod {
-			return err
-		}
-	}
-	return c.manager(ctx, method, timeout, []any{id})
-}
-
-// hasBeginSession reports whether the daemon has the method BeginSession. The call does nothing,
-// because its arguments are invalid.
-func (c *Client) hasBeginSession(ctx context.Context) bool {
-	err := c.manager(ctx, "BeginSession", callTimeout, []any{"", "", map[string]dbus.Variant{}})
-	return dbusapi.ShortErrorName(err) != dbusapi.UnknownMethod
-}
-
-func (c *Client) options() map[string]dbus.Variant {
-	return map[string]dbus.Variant{callerEnvironment: dbus.MakeVariant(c.Environment)}
-}
-
-const callerEnvironment = "CallerEnvironment"
 
 // PostBegin starts a run like StartSession, ResumeSession or RestartSession, without waiting until
 // it is running. how is start, resume or restart.
 func (c *Client) PostBegin(ctx context.Context, how, id string) error {
+	return c.Post(ctx, "BeginSession", id, how, c.beginOptions())
+}
+
+// beginOptions returns the options of BeginSession: the caller's environment, if there is one.
+func (c *Client) beginOptions() map[string]dbus.Variant {
 	options := map[string]dbus.Variant{}
 	if c.Environment != nil {
-		options = c.options()
+		options[callerEnvironment] = dbus.MakeVariant(c.Environment)
 	}
-	return c.Post(ctx, "BeginSession", id, how, options)
+	return options
 }
+
+const callerEnvironment = "CallerEnvironment"
 
 // SuspendSession stops the session so that it can be resumed.
 func (c *Client) SuspendSession(ctx context.Context, id string) error {

@@ -72,7 +72,7 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	if agent == commandAgent {
 		r.spec.Command, r.program = extra, extra[0]
-	} else {
+	} else if len(extra) > 0 {
 		r.spec.Arguments = extra
 	}
 	bus, err := c.connect(ctx)

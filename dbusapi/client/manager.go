@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -36,52 +37,25 @@ type Spec struct {
 	UnitProperties   []dbusapi.UnitProperty
 }
 
-// variants returns the spec as the dictionary that CreateSession takes.
-func (s Spec) variants() map[string]dbus.Variant {
+// variants returns the spec with the caller's environment as the dictionary that CreateSession
+// takes.
+func (c *Client) variants(s Spec) map[string]dbus.Variant {
 	m := map[string]dbus.Variant{}
-	text := func(key, value string) {
-		if value != "" {
+	for key, value := range map[string]any{
+		"Id": s.ID, "Description": s.Description, "WorkingDirectory": s.WorkingDirectory, "Prompt": s.Prompt,
+		"OnLogin": s.OnLogin, "ConversationId": s.ConversationID, "Command": s.Command, "Arguments": s.Arguments,
+		"Environment": s.Environment, "Labels": s.Labels, "Exclusive": s.Exclusive, "UnitProperties": s.UnitProperties,
+	} {
+		if !reflect.ValueOf(value).IsZero() {
 			m[key] = dbus.MakeVariant(value)
 		}
 	}
-	text("Id", s.ID)
-	text("Description", s.Description)
-	text("WorkingDirectory", s.WorkingDirectory)
-	text("Prompt", s.Prompt)
-	text("OnLogin", s.OnLogin)
-	text("ConversationId", s.ConversationID)
 	if s.Worktree != nil {
 		m["Worktree"] = dbus.MakeVariant(*s.Worktree)
 	}
-	if s.Command != nil {
-		m["Command"] = dbus.MakeVariant(s.Command)
-	}
-	if len(s.Arguments) > 0 {
-		m["Arguments"] = dbus.MakeVariant(s.Arguments)
-	}
-	if s.Environment != nil {
-		m["Environment"] = dbus.MakeVariant(s.Environment)
-	}
-	if s.Labels != nil {
-		m["Labels"] = dbus.MakeVariant(s.Labels)
-	}
 	if s.NoStart {
 		m["Start"] = dbus.MakeVariant(false)
-	}
-	if s.Exclusive {
-		m["Exclusive"] = dbus.MakeVariant(true)
-	}
-	if s.UnitProperties != nil {
-		m["UnitProperties"] = dbus.MakeVariant(s.UnitProperties)
-	}
-	return m
-}
-
-// variants returns the spec with the caller's environment as the dictionary that CreateSession
-// takes.
-func (c *Client) variants(spec Spec) map[string]dbus.Variant {
-	m := spec.variants()
-	if c.Environment != nil && !spec.NoStart {
+	} else if c.Environment != nil {
 		m[callerEnvironment] = dbus.MakeVariant(c.Environment)
 	}
 	return m

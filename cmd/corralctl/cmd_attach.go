@@ -57,15 +57,6 @@ type attachOptions struct {
 	here   bool   // attach in this pane, even inside the user's tmux
 }
 
-// remoteArgs returns the options as arguments for corralctl on another machine.
-func (o attachOptions) remoteArgs() []string {
-	words := []string{}
-	if o.answer != "" {
-		words = append(words, "--"+o.answer)
-	}
-	return append(words, "--")
-}
-
 // onTerminal reports whether a person can be asked, and can answer, on a terminal.
 func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) != nil }
 
@@ -94,7 +85,7 @@ func (c *ctl) noTerminalError(ctx context.Context, words []string) error {
 // attachTo attaches to the session that args name, or to the default session if they name none.
 func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) error {
 	if c.host != "" {
-		return c.execHost("attach", append(o.remoteArgs(), args...)...)
+		return c.execHost("attach", args...)
 	}
 	var id string
 	var err error

@@ -17,7 +17,7 @@ var catVerb = verb{
 			return usagef("cat", "cat: missing AGENT")
 		}
 		if c.host != "" {
-			return c.execHost("cat", append([]string{"--"}, args...)...)
+			return c.execHost("cat", args...)
 		}
 		shown := false
 		var failed failures

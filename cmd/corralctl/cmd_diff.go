@@ -48,7 +48,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	case c.wantsJSON():
 		return usagef("diff", "diff: --json is not supported; use --name-only in scripts")
 	case c.host != "":
-		return c.execHost("diff", o.remoteArgs(args)...)
+		return c.execHost("diff", args...)
 	}
 	id, err := c.resolveOne(ctx, args[0])
 	if err != nil {
@@ -85,21 +85,6 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 		c.print("No %s.\n", out.title)
 	}
 	return nil
-}
-
-// remoteArgs returns the options and the id as arguments for corralctl on another machine.
-func (o *diffOptions) remoteArgs(args []string) []string {
-	var words []string
-	if o.base != "" {
-		words = append(words, "--base="+o.base)
-	}
-	if o.stat {
-		words = append(words, "--stat")
-	}
-	if o.nameOnly {
-		words = append(words, "--name-only")
-	}
-	return append(append(words, "--"), args...)
 }
 
 // gitOptions returns the options for git diff.

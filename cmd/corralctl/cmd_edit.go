@@ -36,7 +36,7 @@ var editVerb = verb{
 			return usagef("edit", "edit: expected one AGENT")
 		}
 		if c.host != "" {
-			return c.execHost("edit", "--", args[0])
+			return c.execHost("edit", args[0])
 		}
 		e, err := newEdit(args[0], c.full)
 		if err != nil {

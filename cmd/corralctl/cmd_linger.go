@@ -25,7 +25,7 @@ var lingerVerb = verb{
 			return usagef("linger", "linger: expected on or off, not %s", wording.Plural(len(args), "word"))
 		}
 		if c.host != "" {
-			return c.execHost("linger", append([]string{"--"}, args...)...)
+			return c.execHost("linger", args...)
 		}
 		if len(args) == 1 {
 			on, err := config.ParseBool(args[0])

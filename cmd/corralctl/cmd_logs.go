@@ -41,7 +41,7 @@ type logsOptions struct {
 
 func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if c.host != "" {
-		return c.execHost("logs", o.remoteArgs(args)...)
+		return c.execHost("logs", args...)
 	}
 	if c.wantsJSON() && !o.journal {
 		return usagef("logs", "the output of an agent is text: --json needs --journal")
@@ -87,20 +87,6 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 		return unresolved
 	}
 	return failed.first()
-}
-
-// remoteArgs returns the options and ids as arguments for corralctl on another machine.
-func (o *logsOptions) remoteArgs(ids []string) []string {
-	var words []string
-	for option, set := range map[string]bool{"--follow": o.follow, "--raw": o.raw, "--journal": o.journal} {
-		if set {
-			words = append(words, option)
-		}
-	}
-	if o.lines >= 0 {
-		words = append(words, fmt.Sprintf("--lines=%d", o.lines))
-	}
-	return append(append(words, "--"), ids...)
 }
 
 // cannotOrNil is cannot for an error that may be nil.

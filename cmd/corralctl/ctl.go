@@ -71,24 +71,6 @@ func (g *globals) register(f *pflag.FlagSet) {
 	f.BoolVar(&g.version, "version", g.version, "print the version")
 }
 
-// optionWords returns the options as they were given, without --host, for a corralctl on that host.
-func (g *globals) optionWords() []string {
-	var words []string
-	for _, option := range []struct {
-		word string
-		set  bool
-	}{
-		{"--json=" + g.json, g.json != ""}, {"--no-legend", g.noLegend}, {"--plain", g.plain}, {"--no-pager", g.noPager},
-		{"--full", g.full},
-		{"--all", g.all}, {"--quiet", g.quiet}, {"--no-block", g.noBlock}, {"--timeout=" + g.timeout.String(), g.timeout.set},
-	} {
-		if option.set {
-			words = append(words, option.word)
-		}
-	}
-	return words
-}
-
 // run runs corralctl with the given arguments and streams. It returns the exit code.
 func run(ctx context.Context, args []string, in, out, errs *os.File) int {
 	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out),

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/spf13/pflag"
+
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
@@ -47,15 +49,30 @@ func (b sshBridge) Close() error {
 	return errors.Join(err, b.ssh.Process.Kill())
 }
 
-// execHost replaces this process by the same verb on the other machine, for verbs that need a file
-// descriptor or a terminal there. It passes the options that every verb takes as they were given;
-// words are the other options and the arguments.
-func (c *ctl) execHost(verb string, words ...string) error {
+// execHost replaces this process by a verb on the other machine, for verbs that need a file
+// descriptor or a terminal there. It passes the options that were given, except --host.
+func (c *ctl) execHost(verb string, args ...string) error {
+	cmd, err := c.findVerb(verb)
+	if err != nil {
+		return err
+	}
+	words := []string{verb}
+	addOption := func(option *pflag.Flag) {
+		switch value := option.Value.String(); {
+		case !option.Changed || option.Name == "host":
+		case option.Value.Type() == "bool" && value == "true":
+			words = append(words, "--"+option.Name)
+		default:
+			words = append(words, "--"+option.Name+"="+value)
+		}
+	}
+	c.commands.PersistentFlags().VisitAll(addOption)
+	cmd.LocalNonPersistentFlags().VisitAll(addOption)
 	command := []string{"ssh", "--", c.host, "corralctl"}
 	if c.outTTY != nil {
 		command = []string{"ssh", "-t", "--", c.host, "corralctl"}
 	}
-	for _, word := range slices.Concat([]string{verb}, c.optionWords(), words) {
+	for _, word := range slices.Concat(words, []string{"--"}, args) {
 		command = append(command, wording.ShellWord(word)) // ssh joins its arguments for the remote shell
 	}
 	return c.exec(command, os.Environ())

@@ -49,7 +49,7 @@ $ for host in '-H anna@desk' --host=anna@desk -Hanna@desk -qHanna@desk; do corra
 
 $ cat ~/asked | sort -u
 ssh -- anna@desk corralctl linger --json=auto --
-ssh -- anna@desk corralctl logs --no-legend --all --timeout=1m30s --lines=0 -- seen
+ssh -- anna@desk corralctl logs --all --no-legend --timeout=1m30s --lines=0 -- seen
 ssh -t -- anna@desk corralctl attach -- seen
 ssh -t -- anna@desk corralctl attach --plain --resume -- seen
 ssh -xT -- anna@desk systemd-stdio-bridge --bus-path=unix:path=$XDG_RUNTIME_DIR/bus

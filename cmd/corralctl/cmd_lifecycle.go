@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
@@ -86,19 +85,14 @@ func (c *ctl) withTimeout(ctx context.Context) (context.Context, context.CancelF
 var stopVerb = verb{
 	name: "stop", args: "ID…", summary: "Stop sessions: SIGTERM first, SIGKILL after --timeout",
 	options: confirmingVerb(func(ctx context.Context, c *ctl, args []string) error {
-		var ended sync.Map
-		err := c.forEach(ctx, args, "Stopping", func(ctx context.Context, id string) error {
+		stopped, err := c.tryEach(ctx, args, "Stopping", func(ctx context.Context, id string) error {
 			if c.noBlock {
 				return c.client.Post(ctx, "StopSession", id, uint64(c.timeout.Microseconds()))
 			}
-			err := c.client.StopSession(ctx, id, c.timeout.Duration)
-			if err == nil {
-				ended.Store(id, true)
-			}
-			return err
+			return c.client.StopSession(ctx, id, c.timeout.Duration)
 		})
 		if !c.noBlock && c.client != nil {
-			c.warnAboutStrays(&ended, c.straysOf(ctx))
+			c.warnAboutStrays(stopped, c.straysOf(ctx))
 		}
 		return err
 	}),
@@ -118,20 +112,14 @@ var removeVerb = verb{
 			if r.force && !c.noBlock && c.client != nil {
 				outside = c.straysOf(ctx) // after the removal it is unknown to which session they belong
 			}
-			var removed sync.Map
-			err := c.forEach(ctx, args, "Removing", func(ctx context.Context, id string) error {
-				err := r.remove(ctx, c, worktrees[id], id)
-				if err == nil {
-					removed.Store(id, true)
-				}
-				return err
-			})
-			for _, id := range slices.Sorted(maps.Keys(worktrees)) {
-				if _, isRemoved := removed.Load(id); isRemoved && !r.worktree {
+			removed, err := c.tryEach(ctx, args, "Removing",
+				func(ctx context.Context, id string) error { return r.remove(ctx, c, worktrees[id], id) })
+			for _, id := range slices.Sorted(slices.Values(removed)) {
+				if !r.worktree {
 					c.reportKeptWorktree(worktrees[id])
 				}
 			}
-			c.warnAboutStrays(&removed, outside)
+			c.warnAboutStrays(removed, outside)
 			return err
 		})(f)
 	},

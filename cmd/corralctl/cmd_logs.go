@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -83,10 +84,7 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 			failed.add(c, f)
 		}
 	}
-	if unresolved != nil {
-		return unresolved
-	}
-	return failed.first()
+	return cmp.Or(unresolved, failed.first())
 }
 
 // cannotOrNil is cannot for an error that may be nil.

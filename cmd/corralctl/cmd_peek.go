@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -55,10 +56,7 @@ var peekVerb = verb{
 					return err
 				}
 			}
-			if unresolved != nil {
-				return unresolved
-			}
-			return failed.first()
+			return cmp.Or(unresolved, failed.first())
 		}
 	},
 }

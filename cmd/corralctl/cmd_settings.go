@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -32,18 +31,8 @@ var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions a
 // setOnLogin sets what happens to sessions at login, and prints text, a format for the id, for
 // each.
 func (c *ctl) setOnLogin(ctx context.Context, words []string, how, text string) error {
-	var set sync.Map
-	err := c.forEach(ctx, words, "", func(ctx context.Context, id string) error {
-		err := c.client.SetOnLogin(ctx, id, how)
-		if err == nil {
-			set.Store(id, true)
-		}
-		return err
-	})
-	var ids []string
-	for id := range set.Range {
-		ids = append(ids, id.(string)) //nolint:forcetypeassert // nothing else is in it
-	}
+	ids, err := c.tryEach(ctx, words, "",
+		func(ctx context.Context, id string) error { return c.client.SetOnLogin(ctx, id, how) })
 	slices.SortFunc(ids, wording.CompareNatural)
 	for _, id := range ids {
 		if !c.quiet {

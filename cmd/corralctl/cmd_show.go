@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,10 +85,7 @@ func (c *ctl) showSessions(ctx context.Context, show propertyPrinter, words []st
 			return err
 		}
 	}
-	if unresolved != nil {
-		return unresolved
-	}
-	return failed.first()
+	return cmp.Or(unresolved, failed.first())
 }
 
 // selectNamed returns the properties with the names in s.names.

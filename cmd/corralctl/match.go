@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,20 +228,27 @@ func (f *failures) add(c *ctl, err error) {
 
 func (f *failures) first() error { return exit(f.code) }
 
-// forEach calls do for each session that the words match, for many at a time, and continues after
-// an error. It prints the errors in the order of the sessions; the first determines the exit code.
-// If the sessions were selected together, it may ask before (see confirm), and on a terminal it
-// prints the ids of those that succeeded.
+// forEach is tryEach for verbs that do not need to know for which sessions do has succeeded.
 func (c *ctl) forEach(ctx context.Context, words []string, doing string,
 	do func(ctx context.Context, id string) error) error {
+	_, err := c.tryEach(ctx, words, doing, do)
+	return err
+}
+
+// tryEach calls do for each session that the words match, for many at a time, and continues after
+// an error. It prints the errors in the order of the sessions; the first determines the exit code.
+// It returns the ids of the sessions for which do has succeeded. If the sessions were selected
+// together, it may ask before (see confirm), and on a terminal it prints these ids.
+func (c *ctl) tryEach(ctx context.Context, words []string, doing string,
+	do func(ctx context.Context, id string) error) (succeeded []string, err error) {
 	ids, unresolved := c.resolve(ctx, words)
 	if len(ids) == 0 {
-		return unresolved
+		return nil, unresolved
 	}
 	bulk := c.isBulk(words, ids)
 	if bulk {
 		if err := c.confirm(ctx, ids); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	progress := newProgress(c, doing, ids)
@@ -261,12 +269,12 @@ func (c *ctl) forEach(ctx context.Context, words []string, doing string,
 	for i, err := range errs {
 		if err != nil {
 			failed.add(c, c.cannot(c.doing(), ids[i], err))
-		} else if bulk && c.outTTY != nil && !c.quiet {
+			continue
+		}
+		succeeded = append(succeeded, ids[i])
+		if bulk && c.outTTY != nil && !c.quiet {
 			c.print("%s\n", ids[i])
 		}
 	}
-	if unresolved != nil {
-		return unresolved
-	}
-	return failed.first()
+	return succeeded, cmp.Or(unresolved, failed.first())
 }

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
@@ -72,13 +70,9 @@ func (c *ctl) printStrays(strays []dbusapi.Stray) {
 	}
 }
 
-// warnAboutStrays prints which processes of the ended sessions are still running. The keys of ended
-// are ids.
-func (c *ctl) warnAboutStrays(ended *sync.Map, strays map[string][]dbusapi.Stray) {
-	for _, id := range slices.Sorted(maps.Keys(strays)) {
-		if _, has := ended.Load(id); !has {
-			continue
-		}
+// warnAboutStrays prints which processes of the ended sessions are still running.
+func (c *ctl) warnAboutStrays(ended []string, strays map[string][]dbusapi.Stray) {
+	for _, id := range slices.Sorted(slices.Values(ended)) {
 		for _, s := range strays[id] {
 			c.warn(fmt.Sprintf("process %d (%s) of %q is still running: it left its scope for %s", s.PID, s.Name, id,
 				strayPlace(s)), strayRemedy(s))

@@ -76,7 +76,7 @@ func (c *ctl) noTerminalError(ctx context.Context, words []string) error {
 		return c.unmatchedError(words[0], err)
 	}
 	f.hint = "corralctl status " + ids[0]
-	if slices.ContainsFunc(sessions, func(s candidate) bool { return s.id == ids[0] && isLiveState(s.state) }) {
+	if slices.ContainsFunc(sessions, func(s dbusapi.SessionRow) bool { return s.ID == ids[0] && isLive(s) }) {
 		f.hint = "corralctl peek " + ids[0]
 	}
 	return f

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -16,10 +15,10 @@ import (
 // Verbs that answer with their exit code: 0 if the condition holds for any of the sessions.
 var (
 	isActiveVerb = isVerb("is-active", "Check whether sessions are live", func(*pflag.FlagSet) condition {
-		return condition{exitNotActive, isActive, stateOf}
+		return condition{exitNotActive, func(s client.Session) bool { return !wording.IsEnded(s.State) }, stateOf}
 	})
 	isFailedVerb = isVerb("is-failed", "Check whether sessions have failed", func(*pflag.FlagSet) condition {
-		return condition{exitFailed, isFailed, stateOf}
+		return condition{exitFailed, func(s client.Session) bool { return s.State == word.Failed }, stateOf}
 	})
 	isWaitingVerb = isVerb("is-waiting", "Check whether sessions wait for a person", func(f *pflag.FlagSet) condition {
 		ended := f.Bool("turn-ended", false, "also exit with 0 if the agent of a session has finished its turn")
@@ -35,9 +34,6 @@ type condition struct {
 	holds    func(client.Session) bool
 	text     func(s client.Session) string // what is printed about a session
 }
-
-func isActive(s client.Session) bool { return !wording.IsEnded(s.State) }
-func isFailed(s client.Session) bool { return s.State == word.Failed }
 
 func stateOf(s client.Session) string { return s.State }
 
@@ -68,42 +64,25 @@ func (c *ctl) checkSessions(ctx context.Context, name string, args []string, con
 	if len(args) == 0 && !c.all {
 		return usagef(name, "%s: missing ID", name)
 	}
-	var rows []dbusapi.SessionRow
-	bus, err := c.connect(ctx)
-	if err == nil {
-		rows, err = bus.ListSessions(ctx)
-	}
+	rows, err := c.candidates(ctx)
 	switch {
 	case err != nil && len(args) == 0:
 		return c.cannot("ask for the sessions", "", err)
 	case err != nil:
 		return c.cannot("ask for", args[0], err)
-	case len(args) == 0:
-		args = unarchivedIDs(rows)
+	}
+	if len(args) == 0 {
+		args, _ = c.matchAll(nil, rows, func(s dbusapi.SessionRow) bool { return !isArchived(s) })
 	}
 	return c.checkRows(args, rows, cond)
-}
-
-// unarchivedIDs returns the sorted ids of all sessions that are not archived.
-func unarchivedIDs(rows []dbusapi.SessionRow) []string {
-	var ids []string
-	for _, row := range rows {
-		if row.State != word.Archived {
-			ids = append(ids, row.ID)
-		}
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // checkRows checks the condition for the sessions that words name. The error that it returns is an
 // exit code, unless a word is ambiguous or invalid.
 func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, cond condition) error {
 	byID := map[string]client.Session{}
-	var sessions []candidate
 	for _, row := range rows {
 		byID[row.ID] = client.Session{Id: row.ID, State: row.State, Activity: row.Activity, Attention: row.Attention}
-		sessions = append(sessions, candidate{row.ID, row.State})
 	}
 	code := cond.exitCode
 	unknown := false
@@ -116,7 +95,7 @@ func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, cond conditio
 		}
 	}
 	for _, name := range words {
-		ids, err := match(name, sessions, c.all)
+		ids, err := match(name, rows, c.all)
 		// An ambiguous id or an invalid pattern is an error, not an answer.
 		if f := (*failure)(nil); errors.As(err, &f) && f.code != exitNoSession {
 			return c.unmatchedError(name, err)

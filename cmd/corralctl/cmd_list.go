@@ -207,7 +207,7 @@ func (c *ctl) listFilter(all []client.Session, words, states []string) func(clie
 			return false
 		}
 		return len(words) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {
-			ids, err := match(pattern, []candidate{{id: s.Id}}, true)
+			ids, err := match(pattern, []dbusapi.SessionRow{{ID: s.Id}}, true)
 			return err == nil && len(ids) == 1
 		})
 	}

@@ -52,7 +52,8 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 	if err != nil {
 		return err
 	}
-	ids, code := c.matchAll(words, sessions)
+	ids, unmatched := c.matchAll(words, sessions, isAny)
+	code := unmatched.code
 	problems, strays := c.problemsOf(ctx), c.straysOf(ctx)
 	err = c.printStatuses(ids, func(id string) (sessionStatus, error) {
 		s, err := c.client.Session(ctx, id)
@@ -75,6 +76,9 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 	}
 	return exit(code)
 }
+
+// isAny is for status, whose --all includes archived sessions.
+func isAny(dbusapi.SessionRow) bool { return true }
 
 // printStatuses prints the statuses of sessions, each as soon as status has returned it, or all of
 // them in one JSON value.
@@ -112,25 +116,6 @@ func (c *ctl) acknowledgeSeen(ctx context.Context, s client.Session, words []str
 		}
 	}
 	return s.ExpireTimestamp
-}
-
-// matchAll returns the ids that words match, all of them without words. It prints an error for each
-// word that matches none, and returns the exit code of the first.
-func (c *ctl) matchAll(words []string, sessions []candidate) (ids []string, code int) {
-	var failed failures
-	for _, word := range words {
-		matches, err := match(word, sessions, c.all)
-		if err != nil {
-			failed.add(c, c.unmatchedError(word, err))
-		}
-		ids = append(ids, matches...)
-	}
-	for _, s := range sessions {
-		if len(words) == 0 {
-			ids = append(ids, s.id)
-		}
-	}
-	return unique(ids), failed.code
 }
 
 // lastScreenLines returns the last lines of the session's screen, or of its log if its agent or its

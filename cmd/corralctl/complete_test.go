@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
 )
 
 // completionCases are lines typed in a shell, with Tab as →, and the arguments that corralctl is
@@ -163,9 +165,11 @@ func TestCompletion_OffersOnlyValidWords(t *testing.T) {
 		_, err := parseSignal(signal)
 		require.NoError(t, err)
 	}
-	for name := range applicable {
-		_, err := c.findVerb(name)
-		require.NoError(t, err)
+	for _, table := range []map[string]func(dbusapi.SessionRow) bool{applicable, appliesToAll} {
+		for name := range table {
+			_, err := c.findVerb(name)
+			require.NoError(t, err)
+		}
 	}
 	for _, program := range programsInPath("tru") {
 		assert.True(t, strings.HasPrefix(program, "tru"), program)

@@ -57,24 +57,15 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	return nil
 }
 
-// applicable has for a verb whether it can do something with a session. Other verbs accept all
-// sessions that are not archived.
+// applicable has for a verb whether it can do something with a session, if --all does not include
+// exactly those.
 var applicable = map[string]func(dbusapi.SessionRow) bool{
-	"start": isUnarchivedEnded,
 	"resume": func(s dbusapi.SessionRow) bool {
-		return isUnarchivedEnded(s) && s.State != word.Created || s.State == word.Stale || s.State == word.Orphaned
+		return hasEnded(s) && !isArchived(s) && s.State != word.Created || s.State == word.Stale || s.State == word.Orphaned
 	},
-	"archive": isUnarchivedEnded,
-	"stop":    isLive, "restart": isLive, "suspend": isLive, "freeze": isLive, "thaw": isLive, "kill": isLive,
-	"send": isLive, "peek": isLive, "attach": isLive, "open": isLive,
-	"wait": isLive,
-	"ack":  func(s dbusapi.SessionRow) bool { return s.Attention != "" },
-	"rm":   func(dbusapi.SessionRow) bool { return true },
-}
-
-func isLive(s dbusapi.SessionRow) bool { return !wording.IsEnded(s.State) }
-func isUnarchivedEnded(s dbusapi.SessionRow) bool {
-	return wording.IsEnded(s.State) && s.State != word.Archived
+	"stop": isLive, "attach": isLive, "open": isLive, "wait": isLive,
+	"ack": func(s dbusapi.SessionRow) bool { return s.Attention != "" },
+	"rm":  isAny,
 }
 
 // sessionChoices returns the sessions that the verb can do something with. It asks corrald, or
@@ -82,7 +73,7 @@ func isUnarchivedEnded(s dbusapi.SessionRow) bool {
 func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command) []choice {
 	want := applicable[cmd.Name()]
 	if want == nil {
-		want = func(s dbusapi.SessionRow) bool { return s.State != word.Archived }
+		want = func(s dbusapi.SessionRow) bool { return isInAll(cmd.Name(), s) }
 	}
 	var choices []choice
 	for _, s := range c.sessionRows(ctx) {
@@ -111,11 +102,7 @@ func (c *ctl) sessionRows(ctx context.Context) []dbusapi.SessionRow {
 		}
 	}
 	sessions, _ := savedSessions(wording.UnknownState)
-	rows := make([]dbusapi.SessionRow, 0, len(sessions))
-	for _, s := range sessions {
-		rows = append(rows, dbusapi.SessionRow{ID: s.Id, Agent: s.Agent, State: s.State})
-	}
-	return rows
+	return rowsOf(sessions)
 }
 
 func agentChoices() []choice {

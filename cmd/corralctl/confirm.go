@@ -50,7 +50,7 @@ func (c *ctl) confirm(ctx context.Context, ids []string) error {
 	}
 	states, live := map[string]string{}, 0
 	for _, s := range sessions {
-		states[s.id] = s.state
+		states[s.ID] = s.State
 	}
 	width := 0
 	for _, id := range ids {

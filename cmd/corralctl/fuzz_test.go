@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
 )
 
 // FuzzSignal checks that a text is accepted only as the number of a signal.
@@ -57,11 +58,11 @@ func FuzzMatch(f *testing.F) {
 		f.Add(seed)
 	}
 	ids := []string{"shop", "shop-2", "fix.auth", "a", "old"}
-	var sessions []candidate
+	var sessions []dbusapi.SessionRow
 	for i, id := range ids {
-		s := candidate{id: id, state: "running"}
+		s := dbusapi.SessionRow{ID: id, State: "running"}
 		if i == len(ids)-1 {
-			s.state = "archived"
+			s.State = "archived"
 		}
 		sessions = append(sessions, s)
 	}

@@ -11,54 +11,53 @@ import (
 	"sync"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/word"
 )
 
-// candidate is a session that the ids on a command line are matched against.
-type candidate struct {
-	id    string
-	state string
+// appliesToAll has, for a verb, whether --all includes a session that is not archived: it includes
+// those that the verb can do something with. For other verbs it includes all of them.
+var appliesToAll = map[string]func(dbusapi.SessionRow) bool{
+	"start":   hasEnded,
+	"resume":  func(s dbusapi.SessionRow) bool { return s.State == word.Suspended },
+	"restart": isLive, "suspend": isLive, "freeze": isLive, "thaw": isLive, "kill": isLive, "send": isLive, "peek": isLive,
+	"archive": hasEnded,
 }
 
-func (c candidate) isArchived() bool { return c.state == word.Archived }
+func isLive(s dbusapi.SessionRow) bool     { return !wording.IsEnded(s.State) }
+func hasEnded(s dbusapi.SessionRow) bool   { return wording.IsEnded(s.State) }
+func isArchived(s dbusapi.SessionRow) bool { return s.State == word.Archived }
 
-// appliesToAll has, for a verb, whether --all includes the sessions in a state: it includes those
-// that the verb can do something with. For other verbs it includes every session that is not
-// archived.
-var appliesToAll = map[string]func(state string) bool{
-	"start":   wording.IsEnded,
-	"resume":  func(state string) bool { return state == word.Suspended },
-	"restart": isLiveState, "suspend": isLiveState, "freeze": isLiveState, "thaw": isLiveState, "kill": isLiveState,
-	"send": isLiveState, "peek": isLiveState,
-	"archive": wording.IsEnded,
+// isInAll returns whether --all of a verb includes a session.
+func isInAll(verb string, s dbusapi.SessionRow) bool {
+	applies := appliesToAll[verb]
+	return !isArchived(s) && (applies == nil || applies(s))
 }
-
-func isLiveState(state string) bool { return !wording.IsEnded(state) }
 
 // match returns the ids that a word matches: the session with exactly that id; else, for a glob,
 // all that it matches; else the one session whose id begins with the word. Archived sessions are
 // only matched by their full id, or if all is set. Errors: *failure; its message does not have the
 // verb yet, and its hint is the id that was probably meant.
-func match(word string, sessions []candidate, all bool) ([]string, error) {
+func match(word string, sessions []dbusapi.SessionRow, all bool) ([]string, error) {
 	var ids []string
 	glob := strings.ContainsAny(word, "*?[")
 	for _, s := range sessions {
-		if s.id == word {
+		if s.ID == word {
 			return []string{word}, nil
 		}
-		if s.isArchived() && !all {
+		if isArchived(s) && !all {
 			continue
 		}
 		if glob {
-			ok, err := path.Match(word, s.id)
+			ok, err := path.Match(word, s.ID)
 			if err != nil {
 				return nil, &failure{code: exitUsage, message: fmt.Sprintf("invalid pattern %q", word)}
 			}
 			if ok {
-				ids = append(ids, s.id)
+				ids = append(ids, s.ID)
 			}
-		} else if word != "" && strings.HasPrefix(s.id, word) {
-			ids = append(ids, s.id)
+		} else if word != "" && strings.HasPrefix(s.ID, word) {
+			ids = append(ids, s.ID)
 		}
 	}
 	if len(ids) == 0 && glob {
@@ -83,8 +82,15 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	if err != nil {
 		return nil, c.cannot(c.doing(), strings.Join(words, " "), err)
 	}
-	var ids []string
-	var failed failures
+	ids, failed := c.matchAll(words, sessions, func(s dbusapi.SessionRow) bool { return isInAll(c.name, s) })
+	return ids, failed.first()
+}
+
+// matchAll returns the ids that the words match, each once and in the order of the words; without
+// words, those of the sessions that isIncluded returns true for. It prints every error.
+func (c *ctl) matchAll(words []string, sessions []dbusapi.SessionRow, isIncluded func(dbusapi.SessionRow) bool) (
+	ids []string, failed failures,
+) {
 	for _, word := range words {
 		matches, err := match(word, sessions, c.all)
 		if err != nil {
@@ -92,15 +98,12 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 		}
 		ids = append(ids, matches...)
 	}
-	if len(words) == 0 {
-		applies := appliesToAll[c.name]
-		for _, s := range sessions {
-			if !s.isArchived() && (applies == nil || applies(s.state)) {
-				ids = append(ids, s.id)
-			}
+	for _, s := range sessions {
+		if len(words) == 0 && isIncluded(s) {
+			ids = append(ids, s.ID)
 		}
 	}
-	return unique(ids), failed.first()
+	return unique(ids), failed
 }
 
 // resolveOne resolves a word that must match a single session.
@@ -119,18 +122,15 @@ func (c *ctl) resolveOne(ctx context.Context, word string) (string, error) {
 	return ids[0], nil
 }
 
-func (c *ctl) candidates(ctx context.Context) ([]candidate, error) {
+// candidates returns the sessions that ids on a command line are matched against, sorted by id.
+func (c *ctl) candidates(ctx context.Context) ([]dbusapi.SessionRow, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := bus.ListSessions(ctx)
-	sessions := make([]candidate, 0, len(rows))
-	for _, row := range rows {
-		sessions = append(sessions, candidate{row.ID, row.State})
-	}
-	slices.SortFunc(sessions, func(a, b candidate) int { return strings.Compare(a.id, b.id) })
-	return sessions, err
+	slices.SortFunc(rows, func(a, b dbusapi.SessionRow) int { return strings.Compare(a.ID, b.ID) })
+	return rows, err
 }
 
 func unique(ids []string) []string {
@@ -161,11 +161,11 @@ func prefixed(prefix string, err error) error {
 }
 
 // nearestID returns the id that was probably meant by an unknown one, "" if there is none.
-func nearestID(word string, sessions []candidate) string {
+func nearestID(word string, sessions []dbusapi.SessionRow) string {
 	var ids []string
 	for _, s := range sessions {
-		if !s.isArchived() {
-			ids = append(ids, s.id)
+		if !isArchived(s) {
+			ids = append(ids, s.ID)
 		}
 	}
 	return nearestWord(word, ids)

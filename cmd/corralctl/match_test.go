@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
 func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
-	sessions := []candidate{{"api", ""}, {"fix", ""}, {"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"},
-		{"shop", ""}}
+	sessions := []dbusapi.SessionRow{{ID: "api"}, {ID: "fix"}, {ID: "fix-auth"}, {ID: "fix-docs"}, {ID: "old", State: "archived"},
+		{ID: "shop"}}
 	for _, row := range []struct {
 		name, word string
 		all        bool
@@ -48,7 +49,7 @@ func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
 }
 
 func TestNearest_SuggestsASimilarID(t *testing.T) {
-	sessions := []candidate{{"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
+	sessions := []dbusapi.SessionRow{{ID: "fix-auth"}, {ID: "fix-docs"}, {ID: "old", State: "archived"}, {ID: "shop"}}
 	for word, want := range map[string]string{"fix-atuh": "fix-auth", "fxi-docs": "fix-docs", "shpo": "shop", "ols": "",
 		"s": "", "xyzzy": "", "../../etc": ""} {
 		assert.Equal(t, want, nearestID(word, sessions), word)

@@ -128,11 +128,7 @@ func (c *ctl) savedStatus(words []string, err error) error {
 		c.field("Sessions", "%d saved in %s", len(list.sessions), stateDirectory())
 		return list.unreachable
 	}
-	candidates := make([]candidate, len(list.sessions))
-	for i, s := range list.sessions {
-		candidates[i] = candidate{s.Id, s.State}
-	}
-	ids, _ := c.matchAll(words, candidates)
+	ids, _ := c.matchAll(words, rowsOf(list.sessions), isAny)
 	err = c.printStatuses(ids, func(id string) (sessionStatus, error) {
 		i := slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })
 		return sessionStatus{session: list.sessions[i]}, nil
@@ -141,4 +137,12 @@ func (c *ctl) savedStatus(words []string, err error) error {
 		return err
 	}
 	return list.unreachable
+}
+
+func rowsOf(sessions []client.Session) []dbusapi.SessionRow {
+	rows := make([]dbusapi.SessionRow, len(sessions))
+	for i, s := range sessions {
+		rows[i] = dbusapi.SessionRow{ID: s.Id, Agent: s.Agent, State: s.State}
+	}
+	return rows
 }

@@ -11,14 +11,14 @@ import (
 
 var agentsVerb = verb{
 	name: "agents", summary: "Show the agents that can be run", pages: true,
-	options: plainVerb(withoutArguments("agents", func(ctx context.Context, c *ctl, _ []string) error {
+	options: plainVerb(func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err != nil {
-			return c.cannot("list agents", "", err)
+			return err
 		}
 		rows, err := bus.ListAgents(ctx)
 		if err != nil {
-			return c.cannot("list agents", "", err)
+			return err
 		}
 		slices.SortFunc(rows, func(a, b dbusapi.AgentRow) int { return strings.Compare(a.Name, b.Name) })
 		if c.wantsJSON() {
@@ -26,7 +26,7 @@ var agentsVerb = verb{
 		}
 		c.printAgents(rows)
 		return nil
-	})),
+	}),
 }
 
 func (c *ctl) printAgents(rows []dbusapi.AgentRow) {

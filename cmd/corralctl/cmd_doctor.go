@@ -41,10 +41,7 @@ const queryTimeout = 3 * time.Second
 
 var doctorVerb = verb{
 	name: "doctor", summary: "Check this machine and suggest fixes",
-	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) > 0 {
-			return usagef("doctor", "doctor takes no arguments")
-		}
+	options: plainVerb(func(ctx context.Context, c *ctl, _ []string) error {
 		if c.host != "" {
 			return c.execHost("doctor")
 		}

@@ -227,14 +227,14 @@ func wrapText(text string, width int) []string {
 
 var versionVerb = verb{
 	name: "version", summary: "Print the versions of corralctl and corrald",
-	options: plainVerb(withoutArguments("version", func(ctx context.Context, c *ctl, _ []string) error {
+	options: plainVerb(func(ctx context.Context, c *ctl, _ []string) error {
 		var manager client.Manager
 		bus, err := c.connect(ctx)
 		if err == nil {
 			manager, err = bus.Manager(ctx)
 		}
 		if err != nil && (c.host != "" || c.hasTimedOut()) { // a daemon that does not run has no version
-			return c.cannot("ask corrald for its version", "", err)
+			return err
 		}
 		if c.wantsJSON() {
 			return c.printJSON(versionValue{version.Version, manager.Version})
@@ -251,7 +251,7 @@ var versionVerb = verb{
 			c.print("corrald %s\n", manager.Version)
 		}
 		return nil
-	})),
+	}),
 }
 
 func printVersion(c *ctl) error {

@@ -45,11 +45,11 @@ var killVerb = verb{
 func (c *ctl) sessionsWithProcesses(ctx context.Context) ([]string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
-		return nil, c.cannot("kill", "", err)
+		return nil, err
 	}
 	list, err := c.readTable(ctx, bus)
 	if err != nil {
-		return nil, c.cannot("kill", "", err)
+		return nil, err
 	}
 	var ids []string
 	for _, s := range list.sessions {

@@ -55,7 +55,7 @@ func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	list, err := c.readList(ctx)
 	if err != nil {
-		return c.cannot("list sessions", "", err)
+		return err
 	}
 	isListed := c.listFilter(list.sessions, args, l.states)
 	list.noSessions = len(list.sessions) == 0

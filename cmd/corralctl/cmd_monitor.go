@@ -17,13 +17,10 @@ import (
 )
 
 var monitorVerb = verb{
-	name: "monitor", summary: "Print a line for each change of a session",
+	name: "monitor", summary: "Print a line for each change of a session", useless: ": it shows every session",
 	options: func(f *pflag.FlagSet) action {
 		format := f.String("format", "plain", "`FORMAT`: plain, json; for a bar: waybar, i3bar, polybar")
-		return func(ctx context.Context, c *ctl, args []string) error {
-			if len(args) > 0 {
-				return usagef("monitor", "monitor takes no arguments: it shows every session")
-			}
+		return func(ctx context.Context, c *ctl, _ []string) error {
 			if c.wantsJSON() && *format == "plain" {
 				*format = "json"
 			}
@@ -97,12 +94,8 @@ func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 			return nil
 		}
 		var connect *client.ConnectError
-		var f *failure
-		if errors.As(err, &f) || !m.started && errors.As(err, &connect) {
-			return c.cannot("monitor", "", err) // waiting does not help
-		}
-		if err != nil && !client.IsUnavailable(err) {
-			return c.cannot("monitor", "", err)
+		if err != nil && !client.IsUnavailable(err) || !m.started && errors.As(err, &connect) {
+			return err // waiting does not help
 		}
 		if err == nil { // the connection was made, and lost later
 			delay = shortest

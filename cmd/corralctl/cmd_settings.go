@@ -111,7 +111,7 @@ func (c *ctl) showLabels(ctx context.Context, word string) error {
 func (c *ctl) label(ctx context.Context, id string, changes []string) error {
 	s, err := c.client.Session(ctx, id)
 	if err != nil {
-		return c.cannot("label", id, err)
+		return err
 	}
 	labels := s.Labels
 	if labels == nil {
@@ -124,10 +124,7 @@ func (c *ctl) label(ctx context.Context, id string, changes []string) error {
 			delete(labels, strings.TrimSuffix(change, "-"))
 		}
 	}
-	if err := c.client.SetLabels(ctx, id, labels); err != nil {
-		return c.cannot("label", id, err)
-	}
-	return nil
+	return c.client.SetLabels(ctx, id, labels)
 }
 
 var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…",
@@ -158,25 +155,21 @@ func unitProperties(texts []string) ([]dbusapi.UnitProperty, error) {
 }
 
 var reloadVerb = verb{name: "reload", summary: "Reload the configuration of corrald",
-	options: plainVerb(withoutArguments("reload",
-		func(ctx context.Context, c *ctl, _ []string) error {
-			bus, err := c.connect(ctx)
-			if err == nil {
-				err = bus.Reload(ctx)
-			}
-			if err != nil {
-				return c.cannot("reload", "", err)
-			}
-			return nil
-		}))}
+	options: plainVerb(func(ctx context.Context, c *ctl, _ []string) error {
+		bus, err := c.connect(ctx)
+		if err != nil {
+			return err
+		}
+		return bus.Reload(ctx)
+	})}
 
 var cleanVerb = verb{name: "clean", summary: "Remove ended sessions whose retention time has passed",
 	options: func(f *pflag.FlagSet) action {
 		dryRun := f.Bool("dry-run", false, "only print which sessions would be removed")
-		return withoutArguments("clean", func(ctx context.Context, c *ctl, _ []string) error {
+		return func(ctx context.Context, c *ctl, _ []string) error {
 			bus, err := c.connect(ctx)
 			if err != nil {
-				return c.cannot("clean", "", err)
+				return err
 			}
 			clean, text := bus.Clean, "Removed session %s.\n"
 			if *dryRun {
@@ -184,7 +177,7 @@ var cleanVerb = verb{name: "clean", summary: "Remove ended sessions whose retent
 			}
 			ids, err := clean(ctx)
 			if err != nil {
-				return c.cannot("clean", "", err)
+				return err
 			}
 			if c.wantsJSON() {
 				return c.printJSON(append([]string{}, ids...))
@@ -195,7 +188,7 @@ var cleanVerb = verb{name: "clean", summary: "Remove ended sessions whose retent
 				}
 			}
 			return nil
-		})
+		}
 	}}
 
 // expired returns the sessions that clean would remove.

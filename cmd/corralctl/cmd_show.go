@@ -40,7 +40,7 @@ type propertyPrinter struct {
 func (c *ctl) showManager(ctx context.Context, show propertyPrinter) error {
 	bus, err := c.connect(ctx)
 	if err != nil {
-		return c.cannot("show", "", err)
+		return err
 	}
 	properties, err := bus.ManagerProperties(ctx)
 	if err == nil {

@@ -24,12 +24,10 @@ $XDG_STATE_HOME/corral/top.json.
 `
 
 var topVerb = verb{name: "top", summary: "Watch and control all sessions on a full screen", details: topDetails,
+	useless: ": press / in it to filter sessions",
 	options: func(f *pflag.FlagSet) action {
 		sort := f.String("sort", "attention", "order by `KEY`: "+strings.Join(top.Sortings(), ", "))
-		return func(ctx context.Context, c *ctl, args []string) error {
-			if len(args) > 0 {
-				return usagef("top", "top takes no arguments: press / in it to filter sessions")
-			}
+		return func(ctx context.Context, c *ctl, _ []string) error {
 			if !slices.Contains(top.Sortings(), *sort) {
 				return usagef("top", "invalid value %q for --sort: expected one of %s", *sort,
 					strings.Join(top.Sortings(), ", "))
@@ -42,13 +40,10 @@ var topVerb = verb{name: "top", summary: "Watch and control all sessions on a fu
 					"corralctl monitor"}
 			}
 			bus, err := c.connect(ctx)
-			if err == nil {
-				err = top.Run(ctx, bus, c.topOptions(bus, *sort))
-			}
 			if err != nil {
-				return c.cannot("show the sessions", "", err)
+				return err
 			}
-			return nil
+			return top.Run(ctx, bus, c.topOptions(bus, *sort))
 		}
 	}}
 

@@ -30,7 +30,7 @@ var whyVerb = verb{name: "why", args: "ID…", summary: "Explain how a session's
 					fmt.Fprintln(c.out)
 				}
 				if err := why(ctx, id); err != nil {
-					return err
+					return c.cannot(c.doing(), id, err)
 				}
 			}
 			return unresolved
@@ -40,7 +40,7 @@ var whyVerb = verb{name: "why", args: "ID…", summary: "Explain how a session's
 func (c *ctl) why(ctx context.Context, id string) error {
 	explanations, err := c.client.Explain(ctx, id)
 	if err != nil {
-		return c.cannot("explain", id, err)
+		return err
 	}
 	explanations = append(explanations, strayExplanations(c.straysOf(ctx)[id])...)
 	if c.wantsJSON() {
@@ -48,7 +48,7 @@ func (c *ctl) why(ctx context.Context, id string) error {
 	}
 	s, err := c.client.Session(ctx, id)
 	if err != nil {
-		return c.cannot("explain", id, err)
+		return err
 	}
 	c.printWhy(s, explanations, time.Now())
 	return nil

@@ -127,6 +127,9 @@ func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) err
 	if !slices.Contains([]string{"", "auto", "short", "pretty", "off"}, c.json) {
 		return usageError(v.name, fmt.Errorf("invalid value %q for --json: expected short, pretty or off", c.json))
 	}
+	if v.args == "" && len(args) > 0 {
+		return usagef(v.name, "%s takes no arguments%s", v.name, v.useless)
+	}
 	if v.pages {
 		c.startPager()
 	}

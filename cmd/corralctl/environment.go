@@ -45,7 +45,7 @@ type environmentValue struct {
 func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 	has, misses, path, err := c.client.Variables(ctx, id)
 	if err != nil {
-		return c.cannot("explain", id, err)
+		return err
 	}
 	if c.wantsJSON() {
 		return c.printJSON(environmentValue{path, has, misses})

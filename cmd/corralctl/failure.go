@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,11 +42,7 @@ func exit(code int) error {
 }
 
 func usageError(verb string, err error) error {
-	hint := "corralctl help"
-	if verb != "corralctl" {
-		hint = "corralctl help " + verb
-	}
-	return &failure{code: exitUsage, message: err.Error(), hint: hint}
+	return &failure{code: exitUsage, message: err.Error(), hint: "corralctl help " + verb}
 }
 
 func usagef(verb, format string, args ...any) error {
@@ -211,36 +208,18 @@ func (c *ctl) holderHint(of client.Session) string {
 	return ""
 }
 
-// doing returns the current verb as in an error message: "cannot remove", "cannot send to".
-func (c *ctl) doing() string {
-	switch c.name {
-	case "rm":
-		return "remove"
-	case "peek":
-		return "peek at"
-	case "logs":
-		return "show the log of"
-	case "send", "send-keys":
-		return "send to"
-	case "attach":
-		return "attach to"
-	case "wait":
-		return "wait for"
-	case "ack":
-		return "acknowledge"
-	case "set-property":
-		return "set a property of"
-	case "status":
-		return "show the status of"
-	case "diff":
-		return "show the changes of"
-	case "why":
-		return "explain"
-	case "is-active", "is-failed", "is-waiting":
-		return "ask for"
-	}
-	return c.name
+// actions are the verbs as in an error message, where that is not their name: "cannot remove",
+// "cannot send to".
+var actions = map[string]string{
+	"list": "list sessions", "top": "show the sessions", "attach": "attach to", "send": "send to", "send-keys": "send to",
+	"peek": "peek at", "logs": "show the log of", "diff": "show the changes of", "status": "show the status of",
+	"why": "explain", "wait": "wait for", "rm": "remove", "set-property": "set a property of", "ack": "acknowledge",
+	"is-active": "ask for", "is-failed": "ask for", "is-waiting": "ask for",
+	"agents": "list agents", "version": "ask corrald for its version",
 }
+
+// doing returns the current verb as in an error message.
+func (c *ctl) doing() string { return cmp.Or(actions[c.name], c.name) }
 
 // hasTimedOut returns whether the time of --timeout is over, which may have closed a connection.
 func (c *ctl) hasTimedOut() bool { return c.timeout.set && time.Since(c.started) >= c.timeout.Duration }

@@ -14,8 +14,9 @@ import (
 // summary is hidden from help and completion.
 type verb struct {
 	name    string
-	args    string
+	args    string // "" if it takes none
 	summary string
+	useless string // why arguments are useless to it, for the error; "" if that is obvious
 	// shown by its help below the summary, "" for nothing; ends with a newline
 	details string
 	pages   bool // long output goes through the pager
@@ -35,16 +36,6 @@ type action func(ctx context.Context, c *ctl, args []string) error
 // plainVerb is the options function of a verb without options of its own.
 func plainVerb(act action) func(*pflag.FlagSet) action {
 	return func(*pflag.FlagSet) action { return act }
-}
-
-// withoutArguments returns the action of a verb that takes no arguments.
-func withoutArguments(name string, act action) action {
-	return func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) > 0 {
-			return usagef(name, "%s takes no arguments", name)
-		}
-		return act(ctx, c, args)
-	}
 }
 
 // verbGroup is a section of the help.

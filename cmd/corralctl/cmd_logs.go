@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/internal/unitname"
 )
@@ -108,11 +107,11 @@ func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 	}
 	defer files.close()
 	out := &lineWriter{Writer: c.out, endsLine: true}
-	p, end := o.playback(out)
+	p := newPlayback(out, o.raw, o.lines)
 	if err := p.play(files); err != nil {
 		return err
 	}
-	if err := end.Close(); err != nil {
+	if err := p.Close(); err != nil {
 		return err
 	}
 	// What follows on the terminal is to begin on a line of its own.
@@ -135,30 +134,6 @@ func (w *lineWriter) Write(text []byte) (int, error) {
 	return w.Writer.Write(text)
 }
 
-// playback returns a playback that writes a log to the sink for out, and that sink, to be closed at
-// the end of the log.
-func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
-	sink := o.sink(out)
-	p := &playback{sink: sink}
-	if c, ok := sink.(chainedWriter); ok {
-		p.transcript, _ = c.WriteCloser.(*transcript.Transcript)
-	}
-	return p, sink
-}
-
-// sink returns the writer that shows a log: as text, unless --raw was given, and only the last
-// lines if --lines was given.
-func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
-	var end io.WriteCloser = nopCloser{out}
-	if o.lines >= 0 {
-		end = &lastLines{out: out, limit: o.lines}
-	}
-	if o.raw {
-		return end
-	}
-	return chainedWriter{transcript.New(escapingWriter{end}), end}
-}
-
 // escapingWriter escapes the control characters in an agent's text. Each write has to end with a
 // whole character.
 type escapingWriter struct{ io.Writer }
@@ -168,24 +143,6 @@ func (w escapingWriter) Write(text []byte) (int, error) {
 		return 0, err
 	}
 	return len(text), nil
-}
-
-// nopCloser is a writer whose Close does nothing.
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
-
-// chainedWriter is a writer that writes into another one, which is closed after it.
-type chainedWriter struct {
-	io.WriteCloser
-	next io.Closer
-}
-
-func (c chainedWriter) Close() error {
-	if err := c.WriteCloser.Close(); err != nil {
-		return err
-	}
-	return c.next.Close()
 }
 
 // lastLines keeps the last lines of what is written, and writes them to out at Close.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/shimwire"
 )
@@ -51,7 +50,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 		case event, ok := <-watcher.Events:
 			// to remove a session, corrald first moves its directory away
 			if !ok || event.Name == directory && event.Has(fsnotify.Remove|fsnotify.Rename) {
-				return f.finish()
+				return errors.Join(f.playback.Close(), f.out.out.Flush())
 			}
 			if event.Name != filepath.Join(directory, shimwire.LogName) {
 				continue
@@ -71,7 +70,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 type follower struct {
 	directory string
 	out       *ctl
-	playback  playback
+	playback  *playback
 	file      *os.File // nil while there is none
 	buffer    []byte
 }
@@ -82,22 +81,12 @@ func (f *follower) showTail(o *logsOptions) error {
 	if lines < 0 {
 		lines = 10
 	}
-	last := &lastLines{out: f.out.out, limit: lines}
-	f.playback.sink = last
-	if !o.raw {
-		f.playback.transcript = transcript.New(escapingWriter{last})
-		f.playback.sink = f.playback.transcript
-	}
+	f.playback = newPlayback(f.out.out, o.raw, lines)
 	if err := f.readExisting(); err != nil {
 		return err
 	}
-	if err := last.Close(); err != nil {
+	if err := f.playback.showAll(f.out.out); err != nil {
 		return err
-	}
-	if f.playback.transcript == nil {
-		f.playback.sink = f.out.out
-	} else {
-		f.playback.transcript.SetOutput(escapingWriter{f.out.out})
 	}
 	return f.out.out.Flush()
 }
@@ -133,16 +122,6 @@ func (f *follower) flush() error {
 	return f.playback.transcript.Flush()
 }
 
-// finish shows the rest at the end of the log: a last line without a newline.
-func (f *follower) finish() error {
-	if f.playback.transcript != nil {
-		if err := f.playback.transcript.Close(); err != nil {
-			return err
-		}
-	}
-	return f.out.out.Flush()
-}
-
 // copy shows a file from its current offset. Before each part, it reads the recorded terminal sizes
 // again: a size is recorded before the output that follows it.
 func (f *follower) copy(file *os.File) error {
@@ -152,9 +131,9 @@ func (f *follower) copy(file *os.File) error {
 	for {
 		n, err := file.Read(f.buffer)
 		if n > 0 {
-			if f.playback.transcript != nil && f.playback.sized {
-				if sizes, ok := readSizes(f.directory); ok {
-					f.playback.setSizes(sizes, true)
+			if f.playback.transcript != nil && f.playback.sizes.known {
+				if sizes := readSizes(f.directory); sizes.known {
+					f.playback.sizes = sizes
 				}
 			}
 			if _, err := f.playback.Write(f.buffer[:n]); err != nil {
@@ -205,9 +184,9 @@ func (f *follower) reposition() error {
 		return err
 	}
 	to := position
-	if f.playback.sized {
-		if sizes, ok := readSizes(f.directory); ok && f.isCurrent(info) {
-			f.playback.setSizes(sizes, true)
+	if f.playback.sizes.known {
+		if sizes := readSizes(f.directory); sizes.known && f.isCurrent(info) {
+			f.playback.sizes = sizes
 			to = f.playback.at - sizes.Start()
 		}
 	}
@@ -257,7 +236,7 @@ func (f *follower) reopen() (bool, error) {
 	}
 	_ = f.file.Close()
 	f.file = files.newer
-	f.playback.setSizes(files.sizes, files.sized)
+	f.playback.sizes = files.sizes
 	f.playback.at = files.sizes.Start()
 	return true, nil
 }
@@ -269,8 +248,8 @@ func (f *follower) showGap(files *logFiles) error {
 	if err != nil || isOpen {
 		return err
 	}
-	at, wasSized := f.playback.at, f.playback.sized && files.sized
-	f.playback.setSizes(files.sizes, files.sized)
+	at, wasSized := f.playback.at, f.playback.sizes.known && files.sizes.known
+	f.playback.sizes = files.sizes
 	if files.older == nil {
 		return f.printMissing(wasSized, at, files.sizes.Start())
 	}

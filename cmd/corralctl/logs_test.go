@@ -26,7 +26,7 @@ func TestLogs_PrintsTheLastLines(t *testing.T) {
 		want  string
 	}{{0, ""}, {1, "four"}, {2, "three\nfour"}, {9, all}, {1 << 62, all}, {-1, all}} {
 		var out bytes.Buffer
-		sink := (&logsOptions{lines: row.lines}).sink(&out)
+		sink := newPlayback(&out, false, row.lines)
 		for _, part := range []string{"one\r\nt", "wo\r\nthr\x1b[1", "mee\r\n", "four"} {
 			_, err := sink.Write([]byte(part))
 			require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestLogs_EscapesControlCharacters(t *testing.T) {
 	const text = "a\u202etfel\u200e b\u200bx می\u200cخواهم\r\n"
 	for raw, want := range map[bool]string{false: "a\\u202etfel\\u200e b\\u200bx می\u200cخواهم\n", true: text} {
 		var out bytes.Buffer
-		sink := (&logsOptions{lines: -1, raw: raw}).sink(&out)
+		sink := newPlayback(&out, raw, -1)
 		for i := range len(text) {
 			_, err := sink.Write([]byte{text[i]})
 			require.NoError(t, err)
@@ -102,9 +102,9 @@ func (w *writtenLog) show(raw bool) string {
 	require.NoError(w.t, err)
 	defer files.close()
 	var out bytes.Buffer
-	p, end := (&logsOptions{lines: -1, raw: raw}).playback(&out)
+	p := newPlayback(&out, raw, -1)
 	require.NoError(w.t, p.play(files))
-	require.NoError(w.t, end.Close())
+	require.NoError(w.t, p.Close())
 	return out.String()
 }
 
@@ -240,7 +240,7 @@ func TestLogs_FollowLosesNothingAtRotation(t *testing.T) {
 	w.write("six\r\nsev")
 	require.NoError(t, f.read())
 	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\n", output())
-	require.NoError(t, f.finish())
+	require.NoError(t, f.playback.Close())
 	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\nsev", output())
 }
 

@@ -18,9 +18,14 @@ import (
 // logFiles are the two open files of a log and the recorded sizes of the agent's terminal, from the
 // same moment.
 type logFiles struct {
-	older, newer *os.File        // older is nil if there is none
-	sizes        termsizes.Sizes // valid if sized: the shim has recorded them
-	sized        bool
+	older, newer *os.File // older is nil if there is none
+	sizes        recordedSizes
+}
+
+// recordedSizes are the sizes of the agent's terminal that the shim has recorded.
+type recordedSizes struct {
+	termsizes.Sizes
+	known bool // there is a valid record
 }
 
 // openLogFiles opens the files of a log in a directory. It opens the log itself with open. Errors:
@@ -44,12 +49,12 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 			f.close()
 			return nil, err
 		}
-		f.sizes, f.sized = readSizes(directory)
+		f.sizes = readSizes(directory)
 		if f.isConsistent(filepath.Join(directory, shimwire.LogName)) {
 			return f, nil
 		}
 		if n == attempts {
-			f.sized = false
+			f.sizes.known = false
 			if same, err := sameFile(f.older, f.newer); same || err != nil {
 				_ = f.older.Close()
 				f.older = nil
@@ -68,8 +73,8 @@ func (f *logFiles) isConsistent(path string) bool {
 	if err1 != nil || err2 != nil || !os.SameFile(is, now) {
 		return false
 	}
-	if _, has := f.sizes.OlderStart(); f.sized && has != (f.older != nil) {
-		f.sized = false
+	if _, has := f.sizes.OlderStart(); has != (f.older != nil) {
+		f.sizes.known = false
 	}
 	return true
 }
@@ -82,14 +87,13 @@ func (f *logFiles) close() {
 	}
 }
 
-// readSizes reads the recorded sizes. It returns false if there is no valid record.
-func readSizes(directory string) (termsizes.Sizes, bool) {
+func readSizes(directory string) recordedSizes {
 	text, err := safefile.Read(filepath.Join(directory, termsizes.FileName), termsizes.MaxFileSize)
 	if err != nil {
-		return termsizes.Sizes{}, false
+		return recordedSizes{}
 	}
 	sizes, err := termsizes.Parse(text)
-	return sizes, err == nil
+	return recordedSizes{sizes, err == nil}
 }
 
 func sameFile(a, b *os.File) (bool, error) {
@@ -101,19 +105,55 @@ func sameFile(a, b *os.File) (bool, error) {
 	return err1 == nil && err2 == nil && os.SameFile(one, other), errors.Join(err1, err2)
 }
 
-// playback writes a log to a transcript, part by part, with the terminal size that each part was
-// printed at.
+// playback shows a log, part by part, as it was printed in a terminal of the recorded sizes.
 type playback struct {
-	sink       io.Writer              // transcript, or for raw output the destination itself
-	transcript *transcript.Transcript // nil for raw output
+	sink       io.Writer
+	transcript *transcript.Transcript // the sink, or nil for raw output
+	last       *lastLines             // what sink writes to, or nil to show all lines
 	at         int64                  // offset in the log of the next write, if known
-	sizes      termsizes.Sizes
-	sized      bool
+	sizes      recordedSizes
 	current    termsizes.Size // the terminal's current size
 }
 
-// setSizes sets the recorded sizes, if there are any.
-func (p *playback) setSizes(sizes termsizes.Sizes, sized bool) { p.sizes, p.sized = sizes, sized }
+// newPlayback returns a playback that writes to out: text, unless raw is set, and only the last
+// lines at Close, unless lines is negative.
+func newPlayback(out io.Writer, raw bool, lines int) *playback {
+	p := &playback{sink: out}
+	if lines >= 0 {
+		p.last = &lastLines{out: out, limit: lines}
+		p.sink = p.last
+	}
+	if !raw {
+		p.transcript = transcript.New(escapingWriter{p.sink})
+		p.sink = p.transcript
+	}
+	return p
+}
+
+// Close shows the rest at the end of the log: a last line without a newline, and the last lines.
+func (p *playback) Close() error {
+	if p.transcript != nil {
+		if err := p.transcript.Close(); err != nil {
+			return err
+		}
+	}
+	if p.last == nil {
+		return nil
+	}
+	return p.last.Close()
+}
+
+// showAll shows the last lines, and writes everything that follows to out.
+func (p *playback) showAll(out io.Writer) error {
+	err := p.last.Close()
+	p.last = nil
+	if p.transcript == nil {
+		p.sink = out
+	} else {
+		p.transcript.SetOutput(escapingWriter{out})
+	}
+	return err
+}
 
 // Write writes the next part of the log.
 func (p *playback) Write(part []byte) (int, error) {
@@ -137,7 +177,7 @@ func (p *playback) Write(part []byte) (int, error) {
 // bytes, at most most, that size is valid.
 func (p *playback) resizeAt(most int) int {
 	var size termsizes.Size
-	if p.sized {
+	if p.sizes.known {
 		for _, next := range p.sizes.All() {
 			if next.Offset > p.at {
 				most = int(min(int64(most), next.Offset-p.at))
@@ -155,7 +195,7 @@ func (p *playback) resizeAt(most int) int {
 
 // play writes files from their beginnings.
 func (p *playback) play(f *logFiles) error {
-	p.setSizes(f.sizes, f.sized)
+	p.sizes = f.sizes
 	if f.older != nil {
 		p.at, _ = f.sizes.OlderStart()
 		if _, err := io.Copy(p, f.older); err != nil {

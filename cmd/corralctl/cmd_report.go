@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"maps"
 	"os"
@@ -64,9 +63,9 @@ func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
 		return usagef("report", "unknown reason %q; known are: %s", o.Reason, strings.Join(word.Reasons, " "))
 	}
 	o.Activity = args[0]
-	var hook hookPayload
+	var hook hookEvent
 	if o.payload {
-		hook = parsePayload(readInput(c.in))
+		hook, _ = parseHookEvent(readInput(c.in))
 	}
 	if !isFromSession() {
 		return nil
@@ -145,17 +144,6 @@ func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation 
 	return nil
 }
 
-// hookPayload has the fields that agents pass to their hooks, each by its name in that agent.
-type hookPayload struct {
-	Message          string
-	LastMessage      string // Codex
-	Reason           string
-	NotificationType string // Claude Code, Gemini CLI
-	SessionID        string
-	OpencodeID       string
-	ThreadID         string // Codex
-}
-
 // readInput reads what a hook receives. It returns nil if the input is too long or does not end in
 // time, which are not errors.
 func readInput(in io.Reader) []byte {
@@ -176,32 +164,18 @@ func readInput(in io.Reader) []byte {
 	}
 }
 
-// parsePayload reads the fields of any agent that hookPayload has.
-func parsePayload(data []byte) hookPayload {
-	var e hookEvent
-	if json.Unmarshal(data, &e.fields) != nil {
-		return hookPayload{}
-	}
-	return hookPayload{
-		Message: e.text("message"), LastMessage: e.text("last-assistant-message"), Reason: e.text("reason"),
-		NotificationType: e.text("notification_type"),
-		SessionID:        e.text("session_id"), OpencodeID: e.text("sessionID"), ThreadID: e.text("thread-id"),
-	}
-}
-
-// complete sets the fields of r that no option has set, and makes all of them valid for the bus.
-func (p hookPayload) complete(r *client.Report) {
+// complete sets the fields of r that no option has set from the payload of any agent's hook, each
+// by its name in that agent, and makes all of them valid for the bus.
+func (e hookEvent) complete(r *client.Report) {
 	if r.Activity == word.Waiting && r.Reason == "" {
-		r.Reason = p.reason()
+		r.Reason = e.reason()
 	}
-	for _, message := range []string{p.Message, p.LastMessage} {
-		if r.Message == "" && r.Activity != word.Working {
-			r.Message = message
-		}
+	if r.Message == "" && r.Activity != word.Working {
+		r.Message = e.text("message", "last-assistant-message") // the second is Codex's
 	}
 	r.Message = shorten(r.Message, maxMessage)
-	for _, id := range []string{p.SessionID, p.ThreadID, p.OpencodeID} {
-		if r.ConversationID == "" && config.ValidConversationID(id) {
+	for _, name := range []string{"session_id", "thread-id", "sessionID"} { // the others are Codex's and opencode's
+		if id := e.text(name); r.ConversationID == "" && config.ValidConversationID(id) {
 			r.ConversationID = id
 		}
 	}
@@ -209,11 +183,11 @@ func (p hookPayload) complete(r *client.Report) {
 
 // reason returns why the agent waits, as one of word.Reasons; "" if the payload does not have
 // it.
-func (p hookPayload) reason() string {
-	if slices.Contains(word.Reasons, p.Reason) {
-		return p.Reason
+func (e hookEvent) reason() string {
+	if reason := e.text("reason"); slices.Contains(word.Reasons, reason) {
+		return reason
 	}
-	switch p.NotificationType {
+	switch e.text("notification_type") { // of Claude Code and Gemini CLI
 	case "permission_prompt", "ToolPermission":
 		return word.Permission
 	case "elicitation_dialog":

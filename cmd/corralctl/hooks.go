@@ -15,6 +15,12 @@ type hookEvent struct {
 	fields map[string]json.RawMessage
 }
 
+// parseHookEvent returns the event, without fields and false if data is not an object.
+func parseHookEvent(data []byte) (e hookEvent, ok bool) {
+	err := json.Unmarshal(data, &e.fields)
+	return e, err == nil
+}
+
 // text returns the first of these fields that is a string and not empty.
 func (e hookEvent) text(names ...string) string {
 	for _, name := range names {
@@ -43,8 +49,8 @@ var agentHooks = map[string]func(event string, e hookEvent) (client.Report, bool
 // to report or the payload cannot be decoded. Event is for agents whose payload does not contain
 // it, as Copilot's.
 func readHook(agent, event string, payload []byte) (r client.Report, ok bool) {
-	var e hookEvent
-	if json.Unmarshal(payload, &e.fields) != nil && event == "" {
+	e, ok := parseHookEvent(payload)
+	if !ok && event == "" {
 		return r, false
 	}
 	if event == "" {

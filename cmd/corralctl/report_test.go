@@ -57,7 +57,8 @@ func TestHookPayload_CompletesAReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := c.given
-			parsePayload(readInput(strings.NewReader(c.payload))).complete(&got)
+			e, _ := parseHookEvent(readInput(strings.NewReader(c.payload)))
+			e.complete(&got)
 			assert.Equal(t, c.want, got)
 		})
 	}
@@ -104,7 +105,8 @@ func FuzzHookPayload(f *testing.F) {
 	f.Add([]byte(`{"session_id":"a","message":"m"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var r client.Report
-		parsePayload(data).complete(&r)
+		e, _ := parseHookEvent(data)
+		e.complete(&r)
 		assert.True(t, isSendable(r.Message))
 		assert.LessOrEqual(t, len(r.Message), maxMessage)
 		for agent := range agentHooks {

@@ -32,18 +32,22 @@ func (e *examination) checkDaemon(ctx context.Context) []finding {
 		return []finding{fault("", "cannot be reached: there is no user bus")}
 	}
 	const unit = unitname.Daemon
-	var enabled string
-	if err := e.systemd(ctx, "GetUnitFileState", []any{unit}, &enabled); err != nil {
-		enabled = ""
-	}
+	var enabled string // remains "" if the unit is not installed
+	_ = e.systemd(ctx, "GetUnitFileState", []any{unit}, &enabled)
 	running := e.hasOwner(ctx, dbusapi.BusName)
-	var findings []finding
-	if excluded := excludedUser(ctx); excluded != nil {
-		return []finding{fault("systemctl --user edit corrald, with an empty ConditionUser= in [Unit]", "%v", excluded)}
+	corral, err := client.Connect(ctx)
+	if err == nil {
+		defer func() { _ = corral.Close() }()
 	}
+	var findings []finding
+	var excluded *client.ExcludedError
 	switch {
+	case errors.As(err, &excluded):
+		return []finding{fault("systemctl --user edit corrald, with an empty ConditionUser= in [Unit]", "%v", excluded)}
+	case running && err != nil:
+		findings = append(findings, fault("", "%v", err))
 	case running:
-		findings = append(append(findings, checkRunningDaemon(ctx)...), e.checkDirectories(ctx)...)
+		findings = append(checkRunningDaemon(ctx, corral), e.checkDirectories(ctx)...)
 	case e.unitProperty(ctx, unit, "ActiveState") == "failed":
 		findings = append(findings, fault("journalctl --user -u corrald -n 20", "failed and is not running"))
 	case e.isActivatable(ctx, dbusapi.BusName):
@@ -67,28 +71,9 @@ func (e *examination) checkDaemon(ctx context.Context) []finding {
 	return findings
 }
 
-// excludedUser returns the error with which Corral refuses to serve root and other system users,
-// nil for other users.
-func excludedUser(ctx context.Context) error {
-	c, err := client.Connect(ctx)
-	if err == nil {
-		_ = c.Close()
-	}
-	var excluded *client.ExcludedError
-	if errors.As(err, &excluded) {
-		return excluded
-	}
-	return nil
-}
-
 // checkRunningDaemon checks the version of the running corrald and lists the problems that it
 // publishes, except those of single sessions.
-func checkRunningDaemon(ctx context.Context) []finding {
-	bus, err := client.Connect(ctx)
-	if err != nil {
-		return []finding{fault("", "%v", err)}
-	}
-	defer func() { _ = bus.Close() }()
+func checkRunningDaemon(ctx context.Context, bus *client.Client) []finding {
 	m, err := bus.Manager(ctx)
 	findings := []finding{ok("version %s is running", m.Version)}
 	switch {

@@ -74,14 +74,10 @@ func (e *examination) systemd(ctx context.Context, method string, args []any, re
 func (e *examination) unitProperty(ctx context.Context, unit, name string) string {
 	var path dbus.ObjectPath
 	var value dbus.Variant
-	err := e.systemd(ctx, "GetUnit", []any{unit}, &path)
-	if err == nil {
-		err = e.call(ctx, bus.SystemdName, path, bus.Properties+".Get", []any{bus.SystemdUnit, name}, &value)
+	if e.systemd(ctx, "GetUnit", []any{unit}, &path) == nil {
+		_ = e.call(ctx, bus.SystemdName, path, bus.Properties+".Get", []any{bus.SystemdUnit, name}, &value)
 	}
 	text, _ := value.Value().(string)
-	if err != nil {
-		return ""
-	}
 	return text
 }
 

@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
@@ -86,62 +85,41 @@ func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 		cancel()
 	}()
 	m := &monitor{c: c, format: format, known: map[string]client.Session{}}
-	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
-	for delay := shortest; ; delay = min(2*delay, longest) {
-		err := m.listen(ctx)
-		if ctx.Err() != nil || errors.Is(err, unix.EPIPE) {
-			c.out.Reset(io.Discard)
-			return nil
-		}
-		var connect *client.ConnectError
-		if err != nil && !client.IsUnavailable(err) || !m.started && errors.As(err, &connect) {
-			return err // waiting does not help
-		}
-		if err == nil { // the connection was made, and lost later
-			delay = shortest
-		}
-		if err := m.reportDaemonGone(); err != nil {
-			c.out.Reset(io.Discard)
-			return nil // nobody reads any more
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(delay):
-		}
+	err := m.run(ctx)
+	if ctx.Err() != nil || errors.Is(err, unix.EPIPE) {
+		c.out.Reset(io.Discard)
+		return nil
 	}
+	return err
 }
 
-// listen prints events for as long as the connection lasts. It returns nil if it was connected.
-func (m *monitor) listen(ctx context.Context) error {
-	if m.c.client != nil {
-		_ = m.c.client.Close()
-		m.c.client = nil
+// run prints events until ctx is done or waiting does not help.
+func (m *monitor) run(ctx context.Context) error {
+	// If writing fails, the next call of Flush returns the error.
+	watch := &reconnectingWatch{c: m.c, onOutage: func(string) { _ = m.reportDaemonGone() }}
+	err := watch.connect(ctx)
+	var connect *client.ConnectError
+	if client.IsUnavailable(err) && !errors.As(err, &connect) {
+		err = watch.reconnect(ctx)
 	}
-	bus, err := m.c.connect(ctx)
 	if err != nil {
 		return err
-	}
-	events, err := bus.Watch(ctx)
-	if err != nil {
-		return err
-	}
-	if m.started { // a daemon is started only once: one that was stopped since stays stopped
-		bus.DisableAutoStart()
 	}
 	if err := m.sync(ctx); err != nil {
 		return err
 	}
-	bus.DisableAutoStart()
-	for event := range events {
-		if err := m.apply(ctx, event); err != nil {
-			return err
+	for {
+		event, err := watch.next(ctx)
+		if err == nil {
+			err = m.apply(ctx, event)
 		}
-		if err := m.c.out.Flush(); err != nil {
+		if err == nil {
+			err = m.c.out.Flush()
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // sync reads every session and reports the differences from what was known.

@@ -126,6 +126,40 @@ func TestWait_SurvivesDaemonAndBusRestarts(t *testing.T) {
 	}
 }
 
+// TestMonitor_SurvivesBusRestarts: monitor connects again, reports what has changed meanwhile, and
+// does not start a corrald that was stopped.
+func TestMonitor_SurvivesBusRestarts(t *testing.T) {
+	u := newInstallation(t)
+	printed := u.home + "/printed"
+	output, err := os.Create(printed)
+	require.NoError(t, err)
+	defer func() { _ = output.Close() }()
+	monitors := exec.Command(testbed.Programs(t).Corralctl, "monitor")
+	monitors.Env, monitors.Dir, monitors.Stdout, monitors.Stderr = u.environment, u.home, output, output
+	require.NoError(t, monitors.Start())
+	defer func() {
+		_ = monitors.Process.Kill()
+		_ = monitors.Wait()
+	}()
+	has := func(text string) func([]byte) bool {
+		return func(content []byte) bool { return strings.Contains(string(content), text) }
+	}
+	testbed.WaitFile(t, printed, has("Monitoring 0 sessions"))
+	testbed.Systemctl(t, "restart", "corrald.service", "dbus.service")
+	u.must("run", "--id", "between", "--", "true")
+	testbed.WaitFile(t, printed, has("corrald is back"))
+	testbed.WaitFile(t, printed, has("between"))
+	testbed.Systemctl(t, "stop", "corrald.service")
+	testbed.WaitFile(t, printed,
+		func(content []byte) bool { return strings.Count(string(content), "corrald is not running") == 2 })
+	bus, err := client.Connect(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = bus.Close() }()
+	running, err := bus.Running(t.Context())
+	require.NoError(t, err)
+	assert.False(t, running)
+}
+
 func TestWait_TimeoutHasItsOwnExitCode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 0)
 	defer cancel()

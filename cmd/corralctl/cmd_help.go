@@ -78,12 +78,6 @@ func (c *ctl) printSection(title, lines string) {
 	fmt.Fprintf(c.out, "%s\n%s", c.paint(wording.Bold, title+":"), lines)
 }
 
-// firstUsage returns the first of the alternative forms of a verb's arguments.
-func firstUsage(args string) string {
-	short, _, _ := strings.Cut(args, " |")
-	return short
-}
-
 // printVerbHelp prints the help of a verb, with as many examples as the screen has room for, at
 // least one.
 func (c *ctl) printVerbHelp(cmd *cobra.Command) {

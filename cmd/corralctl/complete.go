@@ -56,27 +56,20 @@ func (c *ctl) completeValues(words []string) {
 		})
 	}
 	dashed := slices.Contains(words[:max(0, len(words)-1)], "--")
-	for _, group := range verbGroups() {
-		for _, v := range group.verbs {
-			cmd, err := c.findVerb(v.name)
-			if err != nil {
-				continue
+	arguments := func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		if cmd.Name() == runVerb.name && dashed {
+			if len(args) == 0 && !strings.Contains(word, "/") {
+				return matchingCompletions(word, choicesOf(programsInPath(word)...))
 			}
-			completeOptions(cmd.LocalNonPersistentFlags(), cmd)
-			cmd.ValidArgsFunction = func(
-				cmd *cobra.Command, args []string, word string,
-			) ([]cobra.Completion, cobra.ShellCompDirective) {
-				ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-				defer cancel()
-				if v.name == runVerb.name && dashed {
-					if len(args) == 0 && !strings.Contains(word, "/") {
-						return matchingCompletions(word, choicesOf(programsInPath(word)...))
-					}
-					return nil, cobra.ShellCompDirectiveDefault // files
-				}
-				return matchingCompletions(word, c.argumentChoices(ctx, cmd, v, args))
-			}
+			return nil, cobra.ShellCompDirectiveDefault // files
 		}
+		return matchingCompletions(word, c.argumentChoices(ctx, cmd, args))
+	}
+	for _, cmd := range c.commands.Commands() {
+		completeOptions(cmd.LocalNonPersistentFlags(), cmd)
+		cmd.ValidArgsFunction = arguments
 	}
 }
 
@@ -176,13 +169,11 @@ func listChoices(word string, choices []choice, option *pflag.Flag) []choice {
 	return choices
 }
 
-func verbChoices() []choice {
+func (c *ctl) verbChoices() []choice {
 	var names []choice
-	for _, group := range verbGroups() {
-		for _, v := range group.verbs {
-			if v.summary != "" {
-				names = append(names, choice{v.name, v.summary})
-			}
+	for _, cmd := range c.commands.Commands() {
+		if !cmd.Hidden {
+			names = append(names, choice{cmd.Name(), cmd.Short})
 		}
 	}
 	return names
@@ -192,8 +183,9 @@ var alternatives = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
 
 // argumentChoices returns the candidates for the argument after args, by the name that help uses
 // for it.
-func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, v verb, args []string) []choice {
-	words := strings.Fields(firstUsage(v.args))
+func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, args []string) []choice {
+	usage, _, _ := strings.Cut(cmd.Use, " | ") // the first of several forms
+	words := strings.Fields(usage)[1:]
 	place := len(args)
 	if place >= len(words) {
 		if len(words) == 0 || !strings.Contains(words[len(words)-1], "…") {
@@ -212,7 +204,7 @@ func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, v verb, a
 	case kind == "KEY":
 		return choicesOf(keys.Names()...)
 	case kind == "VERB|options":
-		return append(verbChoices(), choice{"options", "the options of every verb"})
+		return append(c.verbChoices(), choice{"options", "the options of every verb"})
 	case kind == "NAME=VALUE":
 		return unitPropertyChoices()
 	}

@@ -147,7 +147,7 @@ func (s *storyRun) run(t *testing.T, command, input string, environment ...strin
 func TestCompletion_OffersOnlyValidWords(t *testing.T) {
 	c, _ := capture(t)
 	c.commands = c.newCommands()
-	for _, v := range verbChoices() {
+	for _, v := range c.verbChoices() {
 		cmd, err := c.findVerb(v.word)
 		require.NoError(t, err)
 		completing, output := capture(t)

@@ -125,7 +125,9 @@ func TestExamples_AreValidCommands(t *testing.T) {
 // TestHelp_FitsAScreen: with the prompt, the help of each verb fits a terminal of 80 columns and 24
 // lines. That of corralctl fits its width.
 func TestHelp_FitsAScreen(t *testing.T) {
-	for _, v := range append(verbChoices(), choice{}) {
+	all, _ := capture(t)
+	all.commands = all.newCommands()
+	for _, v := range append(all.verbChoices(), choice{}) {
 		c, output := capture(t)
 		require.NoError(t, c.dispatch(t.Context(), strings.Fields("help "+v.word)))
 		lines := strings.Split(strings.TrimSuffix(output(), "\n"), "\n")
@@ -155,7 +157,7 @@ func TestHelp_ExplainsSharedOptions(t *testing.T) {
 			assert.Nil(t, cmd.LocalNonPersistentFlags().Lookup(option), "%s --%s", verb, option)
 		}
 	}
-	for _, v := range verbChoices() {
+	for _, v := range c.verbChoices() {
 		assert.Contains(t, sharedOptions, v.word)
 	}
 	require.NoError(t, c.dispatch(t.Context(), []string{"help", "edit"}))

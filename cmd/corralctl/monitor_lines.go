@@ -11,18 +11,20 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// withoutUnannounced returns the session without the properties whose changes corrald does not
-// announce, so that reading it again makes no difference.
-func withoutUnannounced(s client.Session) client.Session {
-	s.AttentionMessage, s.StatusText, s.LastActivityTimestamp, s.ControlGroup, s.Runs = "", "", 0, "", nil
-	s.MemoryCurrent, s.MemoryPeak, s.CPUUsageNSec, s.TasksCurrent = 0, 0, 0, 0
-	return s
-}
-
-// unannounced are the names of the properties that withoutUnannounced clears.
+// unannounced are properties whose changes corrald does not announce.
 var unannounced = []string{
 	"AttentionMessage", "StatusText", "LastActivityTimestamp", "ControlGroup", "Runs", "MemoryCurrent", "MemoryPeak",
 	"CPUUsageNSec", "TasksCurrent",
+}
+
+// withoutUnannounced returns the session without these properties, so that reading it again makes
+// no difference.
+func withoutUnannounced(s client.Session) client.Session {
+	fields := reflect.ValueOf(&s).Elem()
+	for _, name := range unannounced {
+		fields.FieldByName(name).SetZero()
+	}
+	return s
 }
 
 // differences returns the names of the properties that differ.

@@ -251,9 +251,12 @@ func isSendable(text string) bool {
 
 // create creates the session and then attaches or waits if that was requested.
 func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, agent string) error {
-	waiting, err := r.prepareWait(ctx, bus)
-	if err != nil {
-		return c.cannot("run", r.program, err)
+	var waiting <-chan client.Event
+	if r.wait { // from before the session exists, so that its end is not missed, however early it comes
+		var err error
+		if waiting, err = bus.Watch(ctx); err != nil {
+			return c.cannot("run", r.program, err)
+		}
 	}
 	starting := newProgress(c, "Starting", []string{r.program})
 	creating, cancel := c.withTimeout(ctx)
@@ -299,15 +302,6 @@ func (r *runOptions) printCreated(ctx context.Context, c *ctl, id string, waitin
 		return c.cannot("run", id, err)
 	}
 	return ended
-}
-
-// prepareWait subscribes to events before the session exists, so that its end is not missed,
-// however early it comes.
-func (r *runOptions) prepareWait(ctx context.Context, bus *client.Client) (<-chan client.Event, error) {
-	if !r.wait {
-		return nil, nil
-	}
-	return bus.Watch(ctx)
 }
 
 // printStarted reports what was done: on a terminal with the next command, elsewhere with the

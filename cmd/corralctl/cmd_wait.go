@@ -75,18 +75,22 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 			w.results[id] = c.waitError(ctx, id, err)
 		}
 	}
-	progress := newProgress(c, w.progressText(), w.remaining(ids))
+	doing := "Waiting for the end of"
+	if len(until) > 0 {
+		doing = "Waiting until " + strings.Join(until, " or ") + ":"
+	}
+	progress := newProgress(c, doing, ids)
 	defer progress.end()
 	for len(w.results) < len(ids) {
+		for id := range w.results {
+			progress.done(id)
+		}
 		event, err := w.watch.next(ctx)
 		if _, back := event.(client.DaemonBack); back {
 			notice.stop()
 		}
 		if err == nil {
 			err = w.apply(ctx, event)
-		}
-		for id := range w.results {
-			progress.done(id)
 		}
 		if err != nil {
 			progress.end()
@@ -105,22 +109,6 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 		}
 	}
 	return failed.first()
-}
-
-// progressText returns the text that the terminal shows before the sessions that are waited for.
-func (w *waiter) progressText() string {
-	if len(w.until) > 0 {
-		return "Waiting until " + strings.Join(w.until, " or ") + ":"
-	}
-	return "Waiting for the end of"
-}
-
-// remaining returns the ids of the sessions that are still waited for.
-func (w *waiter) remaining(ids []string) []string {
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
-		_, ended := w.results[id]
-		return ended
-	})
 }
 
 // printEnd prints on a terminal how a session has ended and what its last run has used, as

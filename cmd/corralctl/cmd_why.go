@@ -42,7 +42,10 @@ func (c *ctl) why(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	explanations = append(explanations, strayExplanations(c.straysOf(ctx)[id])...)
+	for _, s := range c.straysOf(ctx)[id] {
+		explanations = append(explanations, dbusapi.Explanation{Subject: "outside",
+			Source: fmt.Sprintf("process %d", s.PID), Value: s.Name + " is in " + strayPlace(s) + ", not in its scope"})
+	}
 	if c.wantsJSON() {
 		return c.printJSON(explanations)
 	}

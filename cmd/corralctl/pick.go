@@ -134,7 +134,10 @@ func (c *ctl) pick(sessions []client.Session) (string, error) {
 			return "", err
 		}
 		n, err := c.in.Read(keys)
-		over, id := errors.Is(err, io.EOF), ""
+		over, id := false, ""
+		if errors.Is(err, io.EOF) {
+			over, err = true, nil
+		}
 		for _, k := range readKeys(keys[:n]) {
 			if !over {
 				over, id = p.press(k)
@@ -142,16 +145,9 @@ func (c *ctl) pick(sessions []client.Session) (string, error) {
 		}
 		if over || err != nil {
 			fmt.Fprint(c.out, "\r\x1b[J")
-			return id, errors.Join(c.out.Flush(), ignoreEOF(err))
+			return id, errors.Join(c.out.Flush(), err)
 		}
 	}
-}
-
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
 }
 
 // readKeys decodes pressed keys. An escape sequence arrives in one read, and the Escape key alone.

@@ -80,16 +80,6 @@ func (c *ctl) warnAboutStrays(ended []string, strays map[string][]dbusapi.Stray)
 	}
 }
 
-// strayExplanations returns rows of why for the processes outside of a session's scope.
-func strayExplanations(strays []dbusapi.Stray) []dbusapi.Explanation {
-	var rows []dbusapi.Explanation
-	for _, s := range strays {
-		rows = append(rows, dbusapi.Explanation{Subject: "outside", Source: fmt.Sprintf("process %d", s.PID),
-			Value: s.Name + " is in " + strayPlace(s) + ", not in its scope"})
-	}
-	return rows
-}
-
 // checkStrays looks for processes that were started by agents and will not end with them.
 func (e *examination) checkStrays(ctx context.Context) []finding {
 	if e.bus == nil || !e.hasOwner(ctx, dbusapi.BusName) {

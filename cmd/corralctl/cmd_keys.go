@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/keys"
 )
@@ -83,23 +84,19 @@ func nearestKey(word string) string {
 }
 
 var (
-	approveVerb = permissionVerb("approve", "Permit what sessions ask permission for",
-		func(c *ctl) permissionMethod { return c.client.Approve })
-	denyVerb = permissionVerb("deny", "Refuse what sessions ask permission for",
-		func(c *ctl) permissionMethod { return c.client.Deny })
+	approveVerb = permissionVerb("approve", "Permit what sessions ask permission for", (*client.Client).Approve)
+	denyVerb    = permissionVerb("deny", "Refuse what sessions ask permission for", (*client.Client).Deny)
 )
-
-type permissionMethod func(ctx context.Context, id string) error
 
 // permissionVerb makes a verb that answers a request for permission. Each session has to be named,
 // so that nobody approves what they have not looked at.
-func permissionVerb(name, summary string, method func(*ctl) permissionMethod) verb {
+func permissionVerb(name, summary string, call func(*client.Client, context.Context, string) error) verb {
 	run := func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
 			return usagef(name, "%s: missing ID", name)
 		}
 		return c.forEach(ctx, args, "", func(ctx context.Context, id string) error {
-			err := method(c)(ctx, id)
+			err := call(c.client, ctx, id)
 			if err == nil {
 				return nil
 			}

@@ -22,14 +22,8 @@ var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a 
 		ifWaiting := f.Bool("if-waiting", false, "only if the session waits for input")
 		resume := f.Bool("resume", false, "resume the session first if it is suspended")
 		return func(ctx context.Context, c *ctl, args []string) error {
-			switch len(args) {
-			case 0:
-				return usagef("send", "send: missing ID and TEXT")
-			case 1:
-				return usagef("send", "send: missing TEXT")
-			case 2:
-			default:
-				return usagef("send", "send: expected one TEXT, not %s: quote the text", wording.Plural(len(args)-1, "word"))
+			if err := checkIDAndText("send", args); err != nil {
+				return err
 			}
 			flags := dbusapi.InputEnter
 			if *noEnter {
@@ -44,6 +38,19 @@ var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a 
 			return c.send(ctx, args[0], args[1], flags)
 		}
 	}}
+
+// checkIDAndText returns an error unless the arguments of a verb are an ID and a TEXT.
+func checkIDAndText(verb string, args []string) error {
+	switch len(args) {
+	case 0:
+		return usagef(verb, "%s: missing ID and TEXT", verb)
+	case 1:
+		return usagef(verb, "%s: missing TEXT", verb)
+	case 2:
+		return nil
+	}
+	return usagef(verb, "%s: expected one TEXT, not %s: quote the text", verb, wording.Plural(len(args)-1, "word"))
+}
 
 func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
 	if text == "-" {

@@ -54,13 +54,8 @@ var ackVerb = verb{name: "ack", args: "ID…", summary: "Mark a session's reques
 
 var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a session's description", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
-		switch {
-		case len(args) == 0:
-			return usagef("describe", "describe: missing ID and TEXT")
-		case len(args) == 1:
-			return usagef("describe", "describe: missing TEXT")
-		case len(args) > 2:
-			return usagef("describe", "describe: expected one TEXT, not %s: quote the text", wording.Plural(len(args)-1, "word"))
+		if err := checkIDAndText("describe", args); err != nil {
+			return err
 		}
 		if !isSendable(args[1]) {
 			return usagef("describe", "the description is not valid UTF-8")

@@ -20,17 +20,23 @@ func (c *ctl) prettyJSON() bool { return c.json == "pretty" || c.json == "auto" 
 // printJSON prints a value as JSON, indented on a terminal by default. All characters are escaped
 // that a terminal would interpret.
 func (c *ctl) printJSON(value any) error {
+	text, err := encodeJSON(value, c.prettyJSON())
+	if err != nil {
+		return err
+	}
+	_, err = c.out.Write(text)
+	return err
+}
+
+func encodeJSON(value any, pretty bool) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if c.prettyJSON() {
+	if pretty {
 		encoder.SetIndent("", "  ")
 	}
-	if err := encoder.Encode(value); err != nil {
-		return err
-	}
-	_, err := c.out.Write(wording.PrintableJSON(nullUnset(text.Bytes())))
-	return err
+	err := encoder.Encode(value)
+	return wording.PrintableJSON(nullUnset(text.Bytes())), err
 }
 
 // nullUnset replaces unknown numbers in JSON text by null. The pattern cannot match within a

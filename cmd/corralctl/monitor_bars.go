@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -191,9 +190,6 @@ func polybarLine(b bar) string {
 
 // compactJSON formats a value on one line.
 func compactJSON(value any) string {
-	var line strings.Builder
-	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // it cannot fail for strings and numbers
-	return strings.TrimSuffix(string(wording.PrintableJSON(nullUnset([]byte(line.String())))), "\n")
+	text, _ := encodeJSON(value, false) // it cannot fail for strings and numbers
+	return strings.TrimSuffix(string(text), "\n")
 }

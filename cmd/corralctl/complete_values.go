@@ -25,36 +25,20 @@ import (
 // optionChoices returns the candidates for an option's value. Kind is the name that help uses for
 // it.
 func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
-	switch kind {
-	case "COLUMNS":
-		return choicesOf(columnNames()...)
-	case "STATES":
-		return choicesOf(statesAndActivities...)
-	case "SIGNAL":
-		return choicesOf(signalNames()...)
-	case "WHOM":
-		return choicesOf(word.Recipients...)
-	case "MODE":
-		return choicesOf("short", "pretty", "off")
-	case "FORMAT":
-		return choicesOf(monitorFormats...)
-	case "AGENT":
-		return choicesOf(slices.Sorted(maps.Keys(agentHooks))...)
-	case "REASON":
-		return choicesOf(word.Reasons...)
-	case "WHAT":
-		return choicesOf(word.LoginActions...)
-	case "NAMES":
-		return choicesOf(propertyNames(len(args) == 0)...)
-	case "USER@HOST":
+	words := map[string][]string{
+		"COLUMNS": columnNames(), "STATES": statesAndActivities, "SIGNAL": signalNames(), "WHOM": word.Recipients,
+		"MODE": {"short", "pretty", "off"}, "FORMAT": monitorFormats, "AGENT": slices.Sorted(maps.Keys(agentHooks)),
+		"REASON": word.Reasons, "WHAT": word.LoginActions, "NAMES": propertyNames(len(args) == 0),
+	}
+	switch {
+	case kind == "USER@HOST":
 		return choicesOf(sshHosts()...)
-	case "NAME=VALUE":
-		if option.Name == "property" {
-			return unitPropertyChoices()
-		}
+	case kind == "NAME=VALUE" && option.Name == "property":
+		return unitPropertyChoices()
+	case kind == "NAME=VALUE":
 		return variableChoices()
 	}
-	return nil
+	return choicesOf(words[kind]...)
 }
 
 // applicable has for a verb whether it can do something with a session, if --all does not include

@@ -104,16 +104,12 @@ func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) erro
 // the only one whose turn has ended, else the only live one, else the one that the user picks, ""
 // if that is none.
 func (c *ctl) defaultSession(ctx context.Context) (string, error) {
-	bus, err := c.connect(ctx)
-	if err != nil {
-		return "", c.cannot("attach", "", err)
-	}
-	list, err := c.readTable(ctx, bus)
+	list, err := c.readTable(ctx)
 	if err != nil {
 		return "", c.cannot("attach", "", err)
 	}
 	var waiting, ended, others []client.Session
-	own := c.ownSession(ctx, bus)
+	own := c.ownSession(ctx, c.client)
 	for _, s := range list.sessions {
 		switch {
 		case s.Id == own:

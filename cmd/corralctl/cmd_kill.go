@@ -43,11 +43,7 @@ var killVerb = verb{
 // sessionsWithProcesses returns the ids of the sessions that have processes: the live ones, and
 // those that have ended with leftover processes.
 func (c *ctl) sessionsWithProcesses(ctx context.Context) ([]string, error) {
-	bus, err := c.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := c.readTable(ctx, bus)
+	list, err := c.readTable(ctx)
 	if err != nil {
 		return nil, err
 	}

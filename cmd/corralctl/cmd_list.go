@@ -86,13 +86,18 @@ func (c *ctl) listView(now time.Time) listView {
 
 // checkStateName returns an error if an option's value is neither a state nor an activity.
 func checkStateName(word, verb, option string) error {
-	words := statesAndActivities
-	if slices.Contains(words, word) {
+	if slices.Contains(statesAndActivities, word) {
 		return nil
 	}
-	message := fmt.Sprintf("unknown state %q; known are: %s", word, strings.Join(words, " "))
-	f := &failure{code: exitUsage, message: message, hint: "corralctl help " + verb}
-	if near := nearestWord(word, words); near != "" {
+	return unknownWordError("state", word, statesAndActivities, verb, option)
+}
+
+// unknownWordError returns the error for an option's value that is none of the known words. Its
+// hint is the word that was probably meant.
+func unknownWordError(what, word string, known []string, verb, option string) error {
+	f := &failure{exitUsage, fmt.Sprintf("unknown %s %q; known are: %s", what, word, strings.Join(known, " ")),
+		"corralctl help " + verb}
+	if near := nearestWord(word, known); near != "" {
 		f.hint = fmt.Sprintf("corralctl %s %s=%s", verb, option, near)
 	}
 	return f
@@ -123,7 +128,7 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	if c.wantsJSON() {
 		list.sessions, err = c.sessionsWithRuntimes(ctx, bus)
 	} else {
-		list, err = c.readTable(ctx, bus)
+		list, err = c.readTable(ctx)
 	}
 	if err != nil {
 		return c.savedList("list sessions", err)
@@ -158,7 +163,11 @@ func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]c
 }
 
 // readTable queries what a table of sessions shows with one call.
-func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
+func (c *ctl) readTable(ctx context.Context) (sessionList, error) {
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return sessionList{}, err
+	}
 	rows, err := bus.ListSessionsEx(ctx)
 	list := sessionList{sessions: make([]client.Session, len(rows))}
 	leftovers := make(map[string]int)

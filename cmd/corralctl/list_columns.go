@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -101,13 +100,7 @@ func columnOf(name, option string) (listColumn, error) {
 		func(column listColumn) bool { return column.name == strings.ToLower(name) }); i >= 0 {
 		return listColumns[i], nil
 	}
-	f := &failure{code: exitUsage,
-		message: fmt.Sprintf("unknown column %q; known are: %s", name, strings.Join(columnNames(), " ")),
-		hint:    "corralctl help list"}
-	if near := nearestWord(name, columnNames()); near != "" {
-		f.hint = "corralctl list --" + option + "=" + near
-	}
-	return listColumn{}, f
+	return listColumn{}, unknownWordError("column", name, columnNames(), "list", option)
 }
 
 // selectedColumns returns the columns that list shows.
@@ -123,7 +116,7 @@ func (l *listOptions) selectedColumns(full bool) ([]listColumn, error) {
 	columns := make([]listColumn, len(names))
 	for i, name := range names {
 		var err error
-		if columns[i], err = columnOf(name, "columns"); err != nil {
+		if columns[i], err = columnOf(name, "--columns"); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +129,7 @@ func (l *listOptions) compare(v listView) (func(a, b client.Session) int, error)
 	var orders []func(a, b client.Session) int
 	for _, word := range l.sort {
 		name, reversed := strings.CutPrefix(word, "-")
-		column, err := columnOf(name, "sort")
+		column, err := columnOf(name, "--sort")
 		if err != nil {
 			return nil, err
 		}

@@ -38,11 +38,7 @@ func (v branchValue) Type() string { return "branch" }
 // worktrees returns the sessions that have a worktree, by id. It returns none if corrald cannot be
 // reached.
 func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
-	bus, err := c.connect(ctx)
-	if err != nil {
-		return nil
-	}
-	list, err := c.readTable(ctx, bus)
+	list, err := c.readTable(ctx)
 	if err != nil {
 		return nil
 	}

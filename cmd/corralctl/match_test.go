@@ -12,8 +12,8 @@ import (
 )
 
 func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
-	sessions := []dbusapi.SessionRow{{ID: "api"}, {ID: "fix"}, {ID: "fix-auth"}, {ID: "fix-docs"}, {ID: "old", State: "archived"},
-		{ID: "shop"}}
+	sessions := []dbusapi.SessionRow{{ID: "api"}, {ID: "fix"}, {ID: "fix-auth"}, {ID: "fix-docs"},
+		{ID: "old", State: "archived"}, {ID: "shop"}}
 	for _, row := range []struct {
 		name, word string
 		all        bool

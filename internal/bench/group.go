@@ -33,6 +33,7 @@ func init() {
 		{"list", true, list},
 		{"memory", true, memoryOfMany},
 		{"busy", true, wakeupsBusy},
+		{"suspend", false, suspension},
 		{"adopt", false, adoption},
 	}
 }

@@ -30,7 +30,7 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 		r := &runOptions{flags: f}
 		f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; default: the workspace's name")
 		f.StringVar(&r.directory, "dir", "", "the workspace `DIRECTORY`; default: the current one")
-		f.Var(branchValue{&r.spec.Worktree}, "worktree", "work in a new git worktree, on `BRANCH` or a new one")
+		f.StringVar(&r.branch, "worktree", "", "work in a new git worktree, on `BRANCH` or a new one")
 		f.Lookup("worktree").NoOptDefVal = generatedBranch
 		f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about the session")
 		f.StringArrayVarP(&r.environment, "setenv", "E", nil, "set a variable, `NAME=VALUE`, or pass one on, NAME")
@@ -51,6 +51,7 @@ type runOptions struct {
 	spec        client.Spec
 	program     string // the agent, or the program of a command; for messages
 	directory   string
+	branch      string // of --worktree
 	environment []string
 	properties  []string
 	labels      []string
@@ -59,6 +60,12 @@ type runOptions struct {
 }
 
 func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
+	if r.branch == generatedBranch {
+		r.branch = ""
+	}
+	if r.flags.Changed("worktree") {
+		r.spec.Worktree = &r.branch
+	}
 	agent, extra, err := r.parseCommand(c, args)
 	if err != nil {
 		return err
@@ -220,22 +227,19 @@ func checkLabel(key, value string) error {
 // checkEncoding returns an error for text that cannot be sent: a string on the bus is UTF-8 without
 // NUL.
 func (r *runOptions) checkEncoding() error {
-	fields := []struct {
+	var branch []string
+	if r.spec.Worktree != nil {
+		branch = []string{*r.spec.Worktree}
+	}
+	for _, field := range []struct {
 		name   string
 		values []string
 	}{
 		{"the command", r.spec.Command}, {"an argument", r.spec.Arguments},
 		{"the workspace", []string{r.spec.WorkingDirectory}}, {"the prompt", []string{r.spec.Prompt}},
 		{"the environment", r.spec.Environment}, {"the description", []string{r.spec.Description}}, {"a label", r.labels},
-		{"the id", []string{r.spec.ID}}, {"the conversation", []string{r.spec.ConversationID}},
-	}
-	if r.spec.Worktree != nil {
-		fields = append(fields, struct {
-			name   string
-			values []string
-		}{"the branch", []string{*r.spec.Worktree}})
-	}
-	for _, field := range fields {
+		{"the id", []string{r.spec.ID}}, {"the conversation", []string{r.spec.ConversationID}}, {"the branch", branch},
+	} {
 		for _, value := range field.values {
 			if !isSendable(value) {
 				return fmt.Errorf("%s is not valid UTF-8 text", field.name)

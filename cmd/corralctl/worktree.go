@@ -10,30 +10,9 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// generatedBranch is the value of --worktree without a branch. It is not a valid name of a branch.
+// generatedBranch is the value of --worktree without a branch, for a branch that corrald chooses.
+// It is not a valid name of a branch.
 const generatedBranch = " "
-
-// branchValue is the value of an option that takes a branch, or nothing for a branch that corrald
-// chooses.
-type branchValue struct{ branch **string }
-
-func (v branchValue) Set(text string) error {
-	if text == generatedBranch {
-		text = ""
-	}
-	*v.branch = &text
-	return nil
-}
-
-func (v branchValue) String() string {
-	if v.branch == nil || *v.branch == nil {
-		return ""
-	}
-	return **v.branch
-}
-
-// Type implements pflag.Value.
-func (v branchValue) Type() string { return "branch" }
 
 // worktrees returns the sessions that have a worktree, by id. It returns none if corrald cannot be
 // reached.

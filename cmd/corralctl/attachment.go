@@ -397,8 +397,8 @@ func (c *ctl) follow(
 		}
 		switch e := event.(type) {
 		case client.SessionChanged:
-			if known && e.ID == id && !isOutdated(e.Properties, s) {
-				err = e.Properties.Decode(&s)
+			if known && e.ID == id {
+				_, err = applyChange(&s, e)
 			}
 		case client.SessionRemoved:
 			if e.ID == id {

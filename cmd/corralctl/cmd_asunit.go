@@ -108,11 +108,8 @@ func (u *asUnit) start(ctx context.Context) error {
 func (u *asUnit) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.SessionChanged:
-		if isOutdated(e.Properties, u.session) {
-			return nil
-		}
 		s := u.session
-		if err := e.Properties.Decode(&s); err != nil {
+		if applied, err := applyChange(&s, e); err != nil || !applied {
 			return err
 		}
 		return u.update(ctx, s)

@@ -193,22 +193,12 @@ func (m *monitor) apply(ctx context.Context, event client.Event) error {
 		if !known {
 			return m.fetch(ctx, e.ID)
 		}
-		if isOutdated(e.Properties, s) {
-			return nil
-		}
-		if err := e.Properties.Decode(&s); err != nil {
+		if applied, err := applyChange(&s, e); err != nil || !applied {
 			return err
 		}
 		return m.update(s)
 	}
 	return nil // other signals announce nothing that is not in the properties
-}
-
-// isOutdated reports whether properties were announced before the session was read. It compares
-// monotonic times: the clock that shows the time of day can be set back.
-func isOutdated(properties client.Properties, s client.Session) bool {
-	at, ok := properties["StateChangeTimestampMonotonic"].Value().(uint64)
-	return ok && at < s.StateChangeTimestampMonotonic
 }
 
 // fetch reads a session that is not known yet.

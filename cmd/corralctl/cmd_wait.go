@@ -202,11 +202,11 @@ func (w *waiter) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.SessionChanged:
 		known := w.sessions[e.ID]
-		if known == nil || isOutdated(e.Properties, *known) {
+		if known == nil {
 			return nil
 		}
 		s := *known
-		if err := e.Properties.Decode(&s); err != nil {
+		if applied, err := applyChange(&s, e); err != nil || !applied {
 			return err
 		}
 		return w.update(ctx, s)

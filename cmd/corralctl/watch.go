@@ -138,6 +138,17 @@ func (w *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (boo
 	return known && err == nil && !manager.ShuttingDown, err
 }
 
+// applyChange updates a session with the properties that an event announces. It returns false if
+// they were announced before the session was read, and then changes nothing. It compares monotonic
+// times: the clock that shows the time of day can be set back.
+func applyChange(s *client.Session, e client.SessionChanged) (applied bool, err error) {
+	at, ok := e.Properties["StateChangeTimestampMonotonic"].Value().(uint64)
+	if ok && at < s.StateChangeTimestampMonotonic {
+		return false, nil
+	}
+	return true, e.Properties.Decode(s)
+}
+
 // isNoSuchSession returns whether err means that the session does not exist.
 func isNoSuchSession(err error) bool {
 	name := dbusapi.ShortErrorName(err)

@@ -32,9 +32,12 @@ func (l *loop) save(entries []*entry) {
 	})
 }
 
-// saveExits saves the sessions whose exits were published before their records were saved.
+// saveExits saves the sessions whose exits were published before their records were saved. A
+// session whose scope is about to end is saved then, with both changes.
 func (l *loop) saveExits(entries []*entry) {
-	exits := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !e.saving.onlyExit })
+	exits := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool {
+		return !e.saving.onlyExit || e.pending.Ending() && !l.shutdown.stopping
+	})
 	l.saveInParallel(exits, func(e *entry) error { return l.records.Save(e.rec, l.settings.version) },
 		func(e *entry, err error) { e.saving.unsaved, e.saving.onlyExit = err != nil, false })
 }

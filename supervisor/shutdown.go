@@ -118,6 +118,9 @@ func (d *shutdown) run() {
 	d.waitForScopes(d.hasStoppingScopes)
 	now := time.Now()
 	for _, e := range d.loop.sessions.sorted() {
+		if e.saving.onlyExit { // saveExits has left it for the end of the scope
+			e.markDirty()
+		}
 		r, scope := e.rec.Run, &e.run.scope
 		switch {
 		case !r.Ended():

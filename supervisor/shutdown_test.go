@@ -51,6 +51,21 @@ func TestShutdown_OfTheDaemonAloneLeavesAgentsRunning(t *testing.T) {
 	})
 }
 
+func TestShutdown_SavesAnExitBeforeItsScopeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := b.runInBackground(ctx)
+		b.startThenStop(0)
+		b.exit("shop", 143)
+		b.takeTrace()
+		cancel()
+		<-done
+		assert.Contains(t, b.takeTrace(), "0s save shop: stopping")
+		assert.NotNil(t, b.records.last("shop").Run.Exit)
+	})
+}
+
 func TestShutdown_OfTheLoginSessionStopsAgents(t *testing.T) {
 	withShutdown(t, true, func(b *bed, ended func() bool) {
 		assert.False(t, ended(), "agents have their grace period")

@@ -152,18 +152,21 @@ func strayDropIns(dirs []string, sub, suffix string, files map[string]configFile
 // agentLoader builds one agent from the assignments in its files.
 type agentLoader struct {
 	agent    Agent
+	parsers  parsers
 	last     map[string]assignment // by key: the last assignment in section [Agent]
 	warnings []Warning
 }
 
-func newAgentLoader(name string) agentLoader {
-	return agentLoader{
+func newAgentLoader(name string) *agentLoader {
+	l := &agentLoader{
 		agent: Agent{
 			Name: name, IdSource: IdNone, Type: TypeSimple, StopTarget: StopAgent,
 			Status: Status{ReadyTimeout: defaultReadyTimeout},
 		},
 		last: map[string]assignment{},
 	}
+	l.parsers = l.newParsers()
+	return l
 }
 
 // load reads the agent's file and drop-ins and reports whether the agent can be used.
@@ -199,11 +202,7 @@ func (l *agentLoader) apply(assignments []assignment) {
 			l.agent.setProperty(a.key, a.value)
 			continue
 		}
-		set := l.set
-		if a.section == "Status" {
-			set = l.setStatus
-		}
-		if err := set(a); err != nil {
+		if err := l.parsers.set(a.section+"."+a.key, a); err != nil {
 			l.warnings = append(l.warnings, a.warn("%v", err))
 		}
 	}
@@ -219,89 +218,55 @@ func (agent *Agent) setProperty(name, value string) {
 	agent.Properties = append(agent.Properties, name+"="+value)
 }
 
-func (l *agentLoader) set(a assignment) error {
-	agent := &l.agent
-	switch a.section + "." + a.key {
-	case "Agent.Description":
-		agent.Description = a.value
-	case "Agent.Command":
-		if agent.Name == CommandAgent {
+// newParsers returns the functions that parse the values of the keys, by "Section.Key", and store
+// them in the agent.
+func (l *agentLoader) newParsers() parsers {
+	agent, status := &l.agent, &l.agent.Status
+	all := parsers{
+		"Agent.Description":     parser(&agent.Description, "", anyText),
+		"Agent.Command":         parser(&agent.Command, nil, command),
+		"Agent.ResumeCommand":   parser(&agent.ResumeCommand, nil, command),
+		"Agent.ResumeCondition": l.setResumeCondition,
+		"Agent.ResumeContent":   parser(&agent.ResumeContent, nil, regexp.Compile),
+		"Agent.Detect":          parser(&agent.Detect, nil, programs),
+		"Agent.IdSource":        l.setIDSource,
+		"Agent.IdCommand":       parser(&agent.IdCommand, nil, command),
+		"Agent.IdFile":          parser(&agent.IdFile, nil, idPattern),
+		"Agent.IdFileContent":   parser(&agent.IdFileContent, nil, regexp.Compile),
+		"Agent.IdPattern":       parser(&agent.IdPattern, nil, idPattern),
+		"Agent.StopWhom":        parser(&agent.StopTarget, StopAgent, either(StopAgent, StopAll)),
+		"Agent.TypeAhead":       parser(&agent.NoTypeAhead, false, negated),
+		"Agent.Type":            parser(&agent.Type, TypeSimple, either(TypeSimple, TypeNotify)),
+		"Agent.IdleAfterSec":    parser(&agent.IdleAfter, 0, finiteSpan),
+		"Agent.IdleSuspendSec":  parser(&agent.IdleSuspend, 0, idleSpan),
+		"Agent.Notify":          parser(&agent.Notify, nil, ParseNotify),
+		"Agent.NotifyUrgency":   parser(&agent.NotifyUrgency, nil, ParseUrgencies),
+		"Agent.TmuxConfig":      parser(&agent.TmuxConfig, "", tmuxConfig),
+		"Agent.ApproveKeys":     parser(&agent.ApproveKeys, nil, keyNames),
+		"Agent.DenyKeys":        parser(&agent.DenyKeys, nil, keyNames),
+
+		"Environment.Set":             l.setEnvironment,
+		"Environment.Unset":           l.unsetEnvironment,
+		"Environment.EnvironmentFile": l.addEnvironmentFile,
+		"Environment.LoginShell":      parser(&agent.LoginShell, nil, yesOrNo),
+
+		"Status.Sources":         l.setSources,
+		"Status.TitleReady":      parser(&status.TitleReady, "", pattern),
+		"Status.TitleWorking":    parser(&status.TitleWorking, "", pattern),
+		"Status.TitleBlocked":    parser(&status.TitleBlocked, "", pattern),
+		"Status.SetupPattern":    parser(&status.SetupPattern, "", pattern),
+		"Status.ReadyTimeoutSec": parser(&status.ReadyTimeout, defaultReadyTimeout, finiteSpan),
+	}
+	if agent.Name == CommandAgent {
+		all["Agent.Command"] = func(assignment) error {
 			return fmt.Errorf("agent %q takes its command from whoever starts it: Command=", CommandAgent)
 		}
-		return setValue(&agent.Command, a.key, a.value, nil, command)
-	case "Agent.ResumeCommand":
-		return setValue(&agent.ResumeCommand, a.key, a.value, nil, command)
-	case "Agent.ResumeCondition":
-		return l.setResumeCondition(a)
-	case "Agent.ResumeContent":
-		return setValue(&agent.ResumeContent, a.key, a.value, nil, regexp.Compile)
-	case "Agent.Detect":
-		return setValue(&agent.Detect, a.key, a.value, nil, programs)
-	case "Agent.IdCommand":
-		return setValue(&agent.IdCommand, a.key, a.value, nil, command)
-	case "Agent.IdFile":
-		return setValue(&agent.IdFile, a.key, a.value, nil, idPattern)
-	case "Agent.IdFileContent":
-		return setValue(&agent.IdFileContent, a.key, a.value, nil, regexp.Compile)
-	case "Agent.IdPattern":
-		return setValue(&agent.IdPattern, a.key, a.value, nil, idPattern)
-	case "Agent.TypeAhead":
-		return setValue(&agent.NoTypeAhead, a.key, a.value, false, negated)
-	case "Agent.StopWhom":
-		return setValue(&agent.StopTarget, a.key, a.value, StopAgent, stopTarget)
-	case "Agent.TmuxConfig":
-		return setValue(&agent.TmuxConfig, a.key, a.value, "", tmuxConfig)
-	case "Agent.IdSource":
-		return l.setIDSource(a)
-	default:
-		return l.setWhileRunning(a)
 	}
-	return nil
+	return all
 }
 
-// setWhileRunning handles the keys about a running agent: readiness, idleness, notifications and
-// the keys that answer its questions.
-func (l *agentLoader) setWhileRunning(a assignment) error {
-	agent := &l.agent
-	switch a.section + "." + a.key {
-	case "Agent.Type":
-		return setValue(&agent.Type, a.key, a.value, TypeSimple, agentType)
-	case "Agent.IdleAfterSec":
-		return setValue(&agent.IdleAfter, a.key, a.value, 0, finiteSpan)
-	case "Agent.IdleSuspendSec":
-		return setValue(&agent.IdleSuspend, a.key, a.value, 0, idleSpan)
-	case "Agent.Notify":
-		return setValue(&agent.Notify, a.key, a.value, nil, ParseNotify)
-	case "Agent.NotifyUrgency":
-		return setValue(&agent.NotifyUrgency, a.key, a.value, nil, ParseUrgencies)
-	case "Agent.ApproveKeys":
-		return setValue(&agent.ApproveKeys, a.key, a.value, nil, keyNames)
-	case "Agent.DenyKeys":
-		return setValue(&agent.DenyKeys, a.key, a.value, nil, keyNames)
-	}
-	return l.setVariables(a)
-}
-
-func (l *agentLoader) setVariables(a assignment) error {
-	switch a.section + "." + a.key {
-	case "Environment.Set":
-		return l.setEnvironment(a)
-	case "Environment.Unset":
-		return l.unsetEnvironment(a)
-	case "Environment.EnvironmentFile":
-		return l.addEnvironmentFile(a)
-	case "Environment.LoginShell":
-		return setValue(&l.agent.LoginShell, a.key, a.value, nil, yesOrNo)
-	}
-	return fmt.Errorf("unknown key %s= in section [%s]", a.key, a.section)
-}
-
-func agentType(s string) (string, error) {
-	if s != TypeSimple && s != TypeNotify {
-		return "", fmt.Errorf("invalid value %q: expected %s or %s", s, TypeSimple, TypeNotify)
-	}
-	return s, nil
-}
+// anyText accepts every value and returns it unchanged.
+func anyText(s string) (string, error) { return s, nil }
 
 // setIDSource stores an unknown value, too: the code that uses it decides what is still possible.
 func (l *agentLoader) setIDSource(a assignment) error {

@@ -88,9 +88,10 @@ func Load(dirs []string) (Config, []Warning, error) {
 	const name, section = "corral.conf", "Corral"
 	c := Default()
 	var warnings []Warning
+	keys := c.parsers()
 	apply := func(assignments []assignment) {
 		for _, a := range assignments {
-			if err := c.set(a.key, a.value); err != nil {
+			if err := keys.set(a.key, a); err != nil {
 				warnings = append(warnings, a.warn("%v", err))
 			}
 		}
@@ -107,74 +108,59 @@ func Load(dirs []string) (Config, []Warning, error) {
 	return c, warnings, err
 }
 
-// set applies one assignment. An empty value restores the default; an invalid value changes nothing
-// and is returned as an error.
-func (c *Config) set(key, value string) error {
+// parsers returns the functions that parse the values of the keys and store them in c.
+func (c *Config) parsers() parsers {
 	def := Default()
-	switch key {
-	case "StopTimeoutSec":
-		return setValue(&c.StopTimeout, key, value, def.StopTimeout, finiteSpan)
-	case "LogMaxSize":
-		return setValue(&c.LogMaxSize, key, value, def.LogMaxSize, logSize)
-	case "IdleAfterSec":
-		return setValue(&c.IdleAfter, key, value, def.IdleAfter, finiteSpan)
-	case "IdleSuspendSec":
-		return setValue(&c.IdleSuspend, key, value, def.IdleSuspend, idleSpan)
-	case "MaxSessions":
-		return setValue(&c.MaxSessions, key, value, def.MaxSessions, count)
-	case "LoginShell":
-		return setValue(&c.LoginShell, key, value, def.LoginShell, ParseBool)
-	case "TmuxConfig":
-		return setValue(&c.TmuxConfig, key, value, def.TmuxConfig, tmuxConfig)
-	case "DetachKey":
-		return setValue(&c.DetachKey, key, value, "", detachKey)
-	case "Terminal":
-		return setValue(&c.Terminal, key, value, def.Terminal, terminalCommand)
-	case "Notifications":
-		return setValue(&c.Notifications, key, value, def.Notifications, ParseBool)
-	case "Notify":
-		return setValue(&c.Notify, key, value, def.Notify, ParseNotify)
-	case "NotifyUrgency":
-		return setValue(&c.NotifyUrgency, key, value, def.NotifyUrgency, ParseUrgencies)
-	case "TmuxMessages":
-		return setValue(&c.TmuxMessages, key, value, def.TmuxMessages, ParseBool)
-	case "NotifyCompletedSec":
-		return setValue(&c.NotifyAfter, key, value, def.NotifyAfter, ParseTimeSpan)
+	return parsers{
+		"StopTimeoutSec":        parser(&c.StopTimeout, def.StopTimeout, finiteSpan),
+		"LogMaxSize":            parser(&c.LogMaxSize, def.LogMaxSize, logSize),
+		"IdleAfterSec":          parser(&c.IdleAfter, def.IdleAfter, finiteSpan),
+		"IdleSuspendSec":        parser(&c.IdleSuspend, def.IdleSuspend, idleSpan),
+		"MaxSessions":           parser(&c.MaxSessions, def.MaxSessions, count),
+		"LoginShell":            parser(&c.LoginShell, def.LoginShell, ParseBool),
+		"TmuxConfig":            parser(&c.TmuxConfig, def.TmuxConfig, tmuxConfig),
+		"DetachKey":             parser(&c.DetachKey, "", detachKey),
+		"Terminal":              parser(&c.Terminal, def.Terminal, terminalCommand),
+		"Notifications":         parser(&c.Notifications, def.Notifications, ParseBool),
+		"Notify":                parser(&c.Notify, def.Notify, ParseNotify),
+		"NotifyUrgency":         parser(&c.NotifyUrgency, def.NotifyUrgency, ParseUrgencies),
+		"TmuxMessages":          parser(&c.TmuxMessages, def.TmuxMessages, ParseBool),
+		"NotifyCompletedSec":    parser(&c.NotifyAfter, def.NotifyAfter, ParseTimeSpan),
+		"SuspendedRetentionSec": parser(&c.Retention.Suspended, def.Retention.Suspended, ParseTimeSpan),
+		"ResumableRetentionSec": parser(&c.Retention.Resumable, def.Retention.Resumable, ParseTimeSpan),
+		"FailedRetentionSec":    parser(&c.Retention.Failed, def.Retention.Failed, ParseTimeSpan),
+		"UnseenRetentionSec":    parser(&c.Retention.Unseen, def.Retention.Unseen, ParseTimeSpan),
+		"CompletedRetentionSec": parser(&c.Retention.Completed, def.Retention.Completed, ParseTimeSpan),
+		"StoppedRetentionSec":   parser(&c.Retention.Stopped, def.Retention.Stopped, ParseTimeSpan),
 	}
-	return c.Retention.set(key, value)
 }
 
-func (r *Retention) set(key, value string) error {
-	def := Default().Retention
-	switch key {
-	case "SuspendedRetentionSec":
-		return setValue(&r.Suspended, key, value, def.Suspended, ParseTimeSpan)
-	case "ResumableRetentionSec":
-		return setValue(&r.Resumable, key, value, def.Resumable, ParseTimeSpan)
-	case "FailedRetentionSec":
-		return setValue(&r.Failed, key, value, def.Failed, ParseTimeSpan)
-	case "UnseenRetentionSec":
-		return setValue(&r.Unseen, key, value, def.Unseen, ParseTimeSpan)
-	case "CompletedRetentionSec":
-		return setValue(&r.Completed, key, value, def.Completed, ParseTimeSpan)
-	case "StoppedRetentionSec":
-		return setValue(&r.Stopped, key, value, def.Stopped, ParseTimeSpan)
+// parsers are functions that parse and store the value of an assignment, by the name of the key.
+type parsers map[string]func(assignment) error
+
+// set applies an assignment. An invalid value changes nothing and is returned as an error.
+func (p parsers) set(name string, a assignment) error {
+	if store, known := p[name]; known {
+		return store(a)
 	}
-	return fmt.Errorf("unknown key %s= in section [Corral]", key)
+	return fmt.Errorf("unknown key %s= in section [%s]", a.key, a.section)
 }
 
-// setValue parses a value and stores it in *to. An empty value stores the default.
-func setValue[T any](to *T, key, value string, def T, parse func(string) (T, error)) error {
-	if value == "" {
-		*to = def
+// parser returns a function that parses the value of an assignment and stores it in *to. An empty
+// value stores the default.
+func parser[T any](to *T, def T, parse func(string) (T, error)) func(assignment) error {
+	return func(a assignment) error {
+		if a.value == "" {
+			*to = def
+			return nil
+		}
+		v, err := parse(a.value)
+		if err != nil {
+			return fmt.Errorf("%s=: %w", a.key, err)
+		}
+		*to = v
 		return nil
 	}
-	v, err := parse(value)
-	if err != nil {
-		return fmt.Errorf("%s=: %w", key, err)
-	}
-	*to = v
-	return nil
 }
 
 // finiteSpan parses a timeout: a time span greater than 0 and less than infinity.
@@ -210,6 +196,16 @@ func count(s string) (int, error) {
 		return 0, fmt.Errorf("invalid number %q: expected 1 or more", s)
 	}
 	return int(n), nil
+}
+
+// either returns a function that parses one of two words.
+func either(a, b string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if s != a && s != b {
+			return "", fmt.Errorf("invalid value %q: expected %s or %s", s, a, b)
+		}
+		return s, nil
+	}
 }
 
 func tmuxConfig(s string) (string, error) {

@@ -17,13 +17,6 @@ func programs(s string) ([]string, error) {
 	return names, err
 }
 
-func stopTarget(s string) (string, error) {
-	if s != StopAgent && s != StopAll {
-		return "", fmt.Errorf("invalid value %q: expected %s or %s", s, StopAgent, StopAll)
-	}
-	return s, nil
-}
-
 // idPattern parses a regular expression whose first group is the conversation id.
 func idPattern(s string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(s)

@@ -32,29 +32,24 @@ func ValidConversationID(s string) bool { return conversationPattern.MatchString
 // Expand replaces the specifiers in each argument; %% is a percent sign. An argument stays one
 // argument, whatever its value contains. It returns an error for an unknown specifier and for one
 // without a value, such as %U before the conversation id is known.
-func Expand(args []string, s Specifiers) ([]string, error) {
-	expanded := make([]string, len(args))
-	for i, arg := range args {
-		var err error
-		if expanded[i], err = expandOne(arg, s.value); err != nil {
-			return nil, fmt.Errorf("cannot expand %q: %w", arg, err)
-		}
-	}
-	return expanded, nil
-}
+func Expand(args []string, s Specifiers) ([]string, error) { return expandAll(args, s.value) }
 
 // ExpandKnown is like Expand but leaves specifiers without a value unchanged.
 func ExpandKnown(args []string, s Specifiers) ([]string, error) {
+	return expandAll(args, func(letter byte) (string, error) {
+		value, err := s.value(letter)
+		if _, unknown := knownSpecifier(letter); err != nil && unknown == nil {
+			return "%" + string(rune(letter)), nil
+		}
+		return value, err
+	})
+}
+
+func expandAll(args []string, value func(letter byte) (string, error)) ([]string, error) {
 	expanded := make([]string, len(args))
 	for i, arg := range args {
 		var err error
-		if expanded[i], err = expandOne(arg, func(letter byte) (string, error) {
-			value, err := s.value(letter)
-			if _, unknown := knownSpecifier(letter); err != nil && unknown == nil {
-				return "%" + string(rune(letter)), nil
-			}
-			return value, err
-		}); err != nil {
+		if expanded[i], err = expandOne(arg, value); err != nil {
 			return nil, fmt.Errorf("cannot expand %q: %w", arg, err)
 		}
 	}

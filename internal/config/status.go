@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,26 +31,6 @@ var StatusSources = []string{word.OSC7501, word.Report, word.Notify, word.Title,
 // defaultReadyTimeout is long enough for a program that starts on a busy machine, and short enough
 // for a person who waits to be notified of its dialog.
 const defaultReadyTimeout = 10 * time.Second
-
-func (l *agentLoader) setStatus(a assignment) error {
-	status := &l.agent.Status
-	switch a.section + "." + a.key {
-	case "Status.Sources":
-		return l.setSources(a)
-	case "Status.TitleReady":
-		return setValue(&status.TitleReady, a.key, a.value, "", pattern)
-	case "Status.TitleWorking":
-		return setValue(&status.TitleWorking, a.key, a.value, "", pattern)
-	case "Status.TitleBlocked":
-		return setValue(&status.TitleBlocked, a.key, a.value, "", pattern)
-	case "Status.SetupPattern":
-		return setValue(&status.SetupPattern, a.key, a.value, "", pattern)
-	case "Status.ReadyTimeoutSec":
-		return setValue(&status.ReadyTimeout, a.key, a.value, defaultReadyTimeout, finiteSpan)
-	default:
-		return fmt.Errorf("unknown key %s= in section [%s]", a.key, a.section)
-	}
-}
 
 // setSources appends sources that are not in the list yet.
 func (l *agentLoader) setSources(a assignment) error {

@@ -11,10 +11,11 @@
 package deadline
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -29,7 +30,6 @@ type Timer struct {
 	at        time.Duration // on CLOCK_MONOTONIC
 	postponed bool          // it was postponed once because the process was stopped
 	f         func()
-	index     int         // index in the queue, -1 if it is no longer there
 	fallback  *time.Timer // used if the kernel provides no timerfd
 }
 
@@ -37,7 +37,7 @@ type Timer struct {
 func AfterFunc(after time.Duration, f func()) *Timer {
 	t := &Timer{at: clock.Monotonic() + max(after, 0), f: f}
 	if err := processTimers.add(t); err != nil {
-		t.index, t.fallback = -1, time.AfterFunc(after, f)
+		t.fallback = time.AfterFunc(after, f)
 	}
 	return t
 }
@@ -121,10 +121,10 @@ func (c *timeoutContext) end(err error) {
 // processTimers are the timers of this process.
 var processTimers queue
 
-// queue is a heap of timers, the earliest on top, with the timerfd that is set to the earliest.
+// queue contains timers, the earliest first, and the timerfd that is set to the earliest.
 type queue struct {
 	mu      sync.Mutex
-	timers  timers
+	timers  []*Timer
 	file    *os.File // nil until the first timer was added
 	raw     syscall.RawConn
 	armedAt time.Duration // time to which the descriptor is set, 0 if disarmed
@@ -136,18 +136,24 @@ func (q *queue) add(t *Timer) error {
 	if err := q.open(); err != nil {
 		return err
 	}
-	heap.Push(&q.timers, t)
+	q.insert(t)
 	q.arm()
 	return nil
+}
+
+func (q *queue) insert(t *Timer) {
+	i, _ := slices.BinarySearchFunc(q.timers, t.at, func(t *Timer, at time.Duration) int { return cmp.Compare(t.at, at) })
+	q.timers = slices.Insert(q.timers, i, t)
 }
 
 func (q *queue) remove(t *Timer) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.index < 0 {
+	i := slices.Index(q.timers, t)
+	if i < 0 {
 		return false
 	}
-	heap.Remove(&q.timers, t.index)
+	q.timers = slices.Delete(q.timers, i, i+1)
 	q.arm()
 	return true
 }
@@ -217,46 +223,15 @@ func (q *queue) due() (fs []func()) {
 	defer q.mu.Unlock()
 	q.armedAt = 0 // the timerfd has fired
 	for now := clock.Monotonic(); len(q.timers) > 0 && q.timers[0].at <= now; {
-		if t := q.timers[0]; now-t.at > lateAfter && !t.postponed {
+		t := q.timers[0]
+		q.timers = slices.Delete(q.timers, 0, 1)
+		if now-t.at > lateAfter && !t.postponed {
 			t.at, t.postponed = now+postponement, true
-			heap.Fix(&q.timers, 0)
-			continue
+			q.insert(t)
+		} else {
+			fs = append(fs, t.f)
 		}
-		t, _ := heap.Pop(&q.timers).(*Timer)
-		fs = append(fs, t.f)
 	}
 	q.arm()
 	return fs
-}
-
-// timers implements heap.Interface.
-type timers []*Timer
-
-// Len returns the number of timers. It and the methods below are for package heap.
-func (ts *timers) Len() int { return len(*ts) }
-
-// Less reports whether timer i comes before timer j.
-func (ts *timers) Less(i, j int) bool { return (*ts)[i].at < (*ts)[j].at }
-
-// Swap swaps two timers.
-func (ts *timers) Swap(i, j int) {
-	all := *ts
-	all[i], all[j] = all[j], all[i]
-	all[i].index, all[j].index = i, j
-}
-
-// Push adds a timer.
-func (ts *timers) Push(x any) {
-	t, _ := x.(*Timer)
-	t.index = len(*ts)
-	*ts = append(*ts, t)
-}
-
-// Pop removes and returns the last timer.
-func (ts *timers) Pop() any {
-	last := len(*ts) - 1
-	t := (*ts)[last]
-	(*ts)[last] = nil
-	*ts, t.index = (*ts)[:last], -1
-	return t
 }

@@ -1,7 +1,6 @@
 package deadline
 
 import (
-	"container/heap"
 	"context"
 	"os"
 	"os/exec"
@@ -149,13 +148,12 @@ func TestTimer_IsPostponedOnceAfterProcessWasStopped(t *testing.T) {
 	}
 	old := timer("old", time.Hour)
 	for _, timer := range []*Timer{old, timer("new", 0), timer("later", -time.Hour)} {
-		heap.Push(&q.timers, timer)
+		q.insert(timer)
 	}
 	run()
 	assert.Equal(t, []string{"new"}, gone)
 	assert.Greater(t, old.at, clock.Monotonic(), "the timer is postponed")
 	old.at = clock.Monotonic() - time.Hour // the process was stopped again
-	heap.Fix(&q.timers, old.index)
 	run()
 	assert.Equal(t, []string{"old"}, gone, "it is put off once")
 }

@@ -142,15 +142,20 @@ var managerHandlers = map[string]handler{
 func onAll(f func(*supervisor.Supervisor, context.Context) ([]string, error)) handler {
 	return func(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
 		ids, err := f(o.server.sup, ctx)
-		if err != nil {
-			return nil, err
-		}
 		paths := make([]dbus.ObjectPath, len(ids))
 		for i, id := range ids {
 			paths[i] = dbusapi.SessionPath(id)
 		}
-		return []any{paths}, nil
+		return single(paths, err)
 	}
+}
+
+// single returns the body of a reply that contains one value, or the error if there is one.
+func single(value any, err error) ([]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []any{value}, nil
 }
 
 func createSession(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
@@ -210,26 +215,17 @@ func getSession(_ context.Context, o *object, msg *dbus.Message) ([]any, error) 
 
 func getSessionByUnit(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	id, err := o.server.sup.ByUnit(msg.Body[0].(string))
-	if err != nil {
-		return nil, err
-	}
-	return []any{dbusapi.SessionPath(id)}, nil
+	return single(dbusapi.SessionPath(id), err)
 }
 
-func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	s, pid := o.server, msg.Body[0].(uint32)
-	if pid == 0 {
-		id, err := s.callerSession(ctx, msg)
-		if err != nil {
-			return nil, err
-		}
-		return []any{dbusapi.SessionPath(id)}, nil
+func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) (body []any, err error) {
+	var id string
+	if pid := msg.Body[0].(uint32); pid == 0 {
+		id, err = o.server.callerSession(ctx, msg)
+	} else {
+		id, err = o.server.sessionOf(pid)
 	}
-	id, err := s.sessionOf(pid)
-	if err != nil {
-		return nil, err
-	}
-	return []any{dbusapi.SessionPath(id)}, nil
+	return single(dbusapi.SessionPath(id), err)
 }
 
 // callerSession returns the id of the session that contains the calling process.
@@ -309,11 +305,7 @@ func getManagedObjects(_ context.Context, o *object, msg *dbus.Message) ([]any, 
 }
 
 func clean(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
-	ids, err := o.server.sup.Clean(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return []any{ids}, nil
+	return single(o.server.sup.Clean(ctx))
 }
 
 func reload(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {

@@ -50,11 +50,7 @@ func capture(ctx context.Context, s *Server, id string, args []any) ([]any, erro
 	if flags&^dbusapi.CaptureEscapes != 0 {
 		return nil, newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	}
-	text, err := s.sup.Capture(ctx, id, int(min(lines, 1<<20)), flags&dbusapi.CaptureEscapes != 0)
-	if err != nil {
-		return nil, err
-	}
-	return []any{text}, nil
+	return single(s.sup.Capture(ctx, id, int(min(lines, 1<<20)), flags&dbusapi.CaptureEscapes != 0))
 }
 
 func openLog(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
@@ -66,10 +62,7 @@ func openLog(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 	// The reply is sent after this function has returned, so it needs a descriptor of its own. reply
 	// closes it.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return []any{dbus.UnixFD(fd)}, nil
+	return single(dbus.UnixFD(fd), err)
 }
 
 func attachCommand(ctx context.Context, s *Server, id string, _ []any) ([]any, error) {
@@ -82,15 +75,12 @@ func attachCommand(ctx context.Context, s *Server, id string, _ []any) ([]any, e
 
 func explain(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 	explanations, err := s.sup.Explain(id)
-	if err != nil {
-		return nil, err
-	}
 	rows := make([]dbusapi.Explanation, len(explanations))
 	for i, e := range explanations {
 		value := strings.ToValidUTF8(e.Value, "\uFFFD")
 		rows[i] = dbusapi.Explanation{Subject: e.Subject, Source: e.Source, Time: usec(e.At), Value: value}
 	}
-	return []any{rows}, nil
+	return single(rows, err)
 }
 
 // getEnvironment returns the names and sources of the last run's environment variables. The only

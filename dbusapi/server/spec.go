@@ -21,12 +21,12 @@ var reservedProperties = map[string]bool{
 // specKeys contains the keys of a spec with the functions that set them. An unknown key is an error
 // unless it begins with x-.
 var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
-	"Id":                stringField(func(s *supervisor.Spec) *string { return &s.ID }),
-	"Description":       stringField(func(s *supervisor.Spec) *string { return &s.Description }),
-	"WorkingDirectory":  stringField(func(s *supervisor.Spec) *string { return &s.WorkingDirectory }),
-	"Prompt":            stringField(func(s *supervisor.Spec) *string { return &s.Prompt }),
-	"OnLogin":           stringField(func(s *supervisor.Spec) *string { return &s.OnLogin }),
-	"ConversationId":    stringField(func(s *supervisor.Spec) *string { return &s.ConversationID }),
+	"Id":                typedField(func(s *supervisor.Spec) *string { return &s.ID }),
+	"Description":       typedField(func(s *supervisor.Spec) *string { return &s.Description }),
+	"WorkingDirectory":  typedField(func(s *supervisor.Spec) *string { return &s.WorkingDirectory }),
+	"Prompt":            typedField(func(s *supervisor.Spec) *string { return &s.Prompt }),
+	"OnLogin":           typedField(func(s *supervisor.Spec) *string { return &s.OnLogin }),
+	"ConversationId":    typedField(func(s *supervisor.Spec) *string { return &s.ConversationID }),
 	"Command":           typedField(func(s *supervisor.Spec) *[]string { return &s.Command }),
 	"Arguments":         typedField(func(s *supervisor.Spec) *[]string { return &s.Arguments }),
 	"Environment":       typedField(func(s *supervisor.Spec) *[]string { return &s.Environment }),
@@ -64,10 +64,6 @@ func parseSpec(given map[string]dbus.Variant) (supervisor.Spec, error) {
 		}
 	}
 	return spec, nil
-}
-
-func stringField(field func(*supervisor.Spec) *string) func(*supervisor.Spec, dbus.Variant) error {
-	return typedField(field)
 }
 
 // typedField returns a function that sets a field to the value of a variant. It returns an error if

@@ -119,9 +119,9 @@ func (d *Diff) configure(ctx context.Context) error {
 		return err
 	}
 	trusted, replaced := map[string]string{}, map[string]bool{}
-	for scope, entry := range pairs(list) {
-		key, value, _ := strings.Cut(entry, "\n")
-		switch scope {
+	for record := range records(list, 2) {
+		key, value, _ := strings.Cut(record[1], "\n")
+		switch record[0] {
 		case "system", "global":
 			trusted[key] = value
 		case "local", "worktree":

@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,13 +62,17 @@ func (p program) runWithHooks(ctx context.Context, dir string, args ...string) (
 
 // command returns a git command, not started yet.
 func (p program) command(ctx context.Context, dir string, variables, options, args []string) (*exec.Cmd, error) {
-	path, err := p.path()
+	// The PATH of the environment may differ from that of this process.
+	path, err := commands.Find("git", p.environment, "")
 	if err != nil {
-		return nil, err
+		return nil, ErrNoGit
 	}
+	inherited := slices.DeleteFunc(slices.Clone(p.environment), func(entry string) bool {
+		return strings.HasPrefix(entry, "GIT_")
+	})
 	cmd := exec.CommandContext(ctx, path, slices.Concat(options, args)...)
 	cmd.Dir = dir
-	cmd.Env = slices.Concat(p.inheritedEnvironment(), variables,
+	cmd.Env = slices.Concat(inherited, variables,
 		[]string{"GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C"})
 	if p.ceiling != "" {
 		cmd.Env = append(cmd.Env, "GIT_CEILING_DIRECTORIES="+p.ceiling)
@@ -83,11 +88,14 @@ func (p program) execute(ctx context.Context, dir string, variables, options, ar
 	if err != nil {
 		return "", err
 	}
-	stdout, stderr, err := outputFiles()
-	if err != nil {
+	// Pipes would not do: a process that a hook leaves in the background keeps them open, so that their
+	// end is not seen before it exits.
+	stdout, err1 := memoryFile("stdout")
+	stderr, err2 := memoryFile("stderr")
+	defer func() { _, _ = stdout.Close(), stderr.Close() }()
+	if err := cmp.Or(err1, err2); err != nil {
 		return "", fmt.Errorf("git %s: %w", args[0], err)
 	}
-	defer func() { _, _ = stdout.Close(), stderr.Close() }()
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err = cmd.Run()
 	if ctx.Err() != nil && cmd.Process != nil {
@@ -101,29 +109,6 @@ func (p program) execute(ctx context.Context, dir string, variables, options, ar
 		return "", &gitError{args[0], errorMessage(text), err}
 	}
 	return readFromStart(stdout)
-}
-
-// path returns the path of git in the PATH of its environment, which may differ from that of this
-// process.
-func (p program) path() (string, error) {
-	path, err := commands.Find("git", p.environment, "")
-	if err != nil {
-		return "", ErrNoGit
-	}
-	return path, nil
-}
-
-// outputFiles creates two files for a program's output. Pipes would not do: a process that a hook
-// leaves in the background keeps them open, so that their end is not seen before it exits.
-func outputFiles() (stdout, stderr *os.File, err error) {
-	if stdout, err = memoryFile("stdout"); err != nil {
-		return nil, nil, err
-	}
-	if stderr, err = memoryFile("stderr"); err != nil {
-		_ = stdout.Close()
-		return nil, nil, err
-	}
-	return stdout, stderr, nil
 }
 
 func memoryFile(name string) (*os.File, error) {
@@ -143,13 +128,6 @@ func readFromStart(f *os.File) (string, error) {
 	}
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, info.Size()))
 	return string(text), err
-}
-
-// inheritedEnvironment returns the variables that git inherits.
-func (p program) inheritedEnvironment() []string {
-	return slices.DeleteFunc(slices.Clone(p.environment), func(entry string) bool {
-		return strings.HasPrefix(entry, "GIT_")
-	})
 }
 
 // gitError is a failure of a git command, with git's error message.

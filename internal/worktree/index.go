@@ -138,7 +138,8 @@ func (p program) staged(ctx context.Context, dir string, l *Losses) (map[string]
 	out, err := p.run(ctx, dir, "diff-index", "--cached", "--name-status", "-z", "--no-renames",
 		"--ignore-submodules=dirty", "HEAD", "--")
 	staged := map[string]bool{}
-	for status, path := range pairs(out) {
+	for record := range records(out, 2) {
+		status, path := record[0], record[1]
 		switch {
 		case status == "D":
 			l.Deleted++
@@ -150,16 +151,14 @@ func (p program) staged(ctx context.Context, dir string, l *Losses) (map[string]
 	return staged, err
 }
 
-// pairs parses output of git that consists of pairs of strings, each string terminated by NUL.
-func pairs(out string) iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		for out != "" {
-			first, rest, _ := strings.Cut(out, "\x00")
-			second, more, ok := strings.Cut(rest, "\x00")
-			if !ok || !yield(first, second) {
+// records parses output of git that consists of groups of n strings, each string terminated by NUL.
+func records(out string, n int) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		fields := strings.Split(out, "\x00")
+		for record := range slices.Chunk(fields[:len(fields)-1], n) {
+			if len(record) < n || !yield(record) {
 				return
 			}
-			out = more
 		}
 	}
 }
@@ -253,26 +252,14 @@ func (p program) countUnconverted(ctx context.Context, dir string, paths []strin
 			return 0, err
 		}
 		has := map[string]bool{}
-		for path, more := range triples(out) {
-			if value := more[1]; value != "unspecified" && value != "unset" {
+		for record := range records(out, 3) {
+			if path, value := record[0], record[2]; value != "unspecified" && value != "unset" {
 				has[path] = true
 			}
 		}
 		n += len(files) - len(has)
 	}
 	return n, nil
-}
-
-// triples parses output of git that consists of groups of three strings, each string terminated by
-// NUL.
-func triples(out string) iter.Seq2[string, [2]string] {
-	return func(yield func(string, [2]string) bool) {
-		for fields := range slices.Chunk(strings.Split(out, "\x00"), 3) {
-			if len(fields) < 3 || !yield(fields[0], [2]string{fields[1], fields[2]}) {
-				return
-			}
-		}
-	}
 }
 
 func timestampOf(t unix.Timespec) timestamp { return timestamp{t.Sec, t.Nsec} }

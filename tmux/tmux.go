@@ -126,7 +126,9 @@ func (t *Tmux) StartServer(s Session, cgroup int, user ...string) (*Server, erro
 	// Since version 3.4, a tmux that finds the user's bus moves each new pane into a scope of its own,
 	// out of the session's. Without an address it would look for the bus in XDG_RUNTIME_DIR, so it
 	// gets an address that does not work.
-	env := append(withoutVariable(t.Env, "DBUS_SESSION_BUS_ADDRESS"), "DBUS_SESSION_BUS_ADDRESS=disabled:")
+	const address = "DBUS_SESSION_BUS_ADDRESS="
+	env := slices.DeleteFunc(slices.Clone(t.Env), func(entry string) bool { return strings.HasPrefix(entry, address) })
+	env = append(env, address+"disabled:")
 	server, stdin, program := &Server{PIDFD: -1}, null, t.Program
 	argv := append([]string{"tmux", "-u", "-D", "-S", s.Socket, "-f", t.Config}, t.userFlags(user)...)
 	if cgroup < 0 {
@@ -394,14 +396,4 @@ func Reap(pid int) {
 	if pid > 0 { // 0 and less stand for any child
 		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	}
-}
-
-func withoutVariable(env []string, name string) []string {
-	var kept []string
-	for _, e := range env {
-		if !strings.HasPrefix(e, name+"=") {
-			kept = append(kept, e)
-		}
-	}
-	return kept
 }

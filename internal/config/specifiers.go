@@ -126,11 +126,11 @@ func ExpandPatterns(patterns []string, s Specifiers, variables []string) ([]stri
 		missing := false
 		text, err := expandPattern(pattern, func(letter byte) (string, error) {
 			value, err := s.value(letter)
-			return quotePattern(value), err
+			return QuotePattern(value), err
 		}, func(name string) string {
-			value := variable(variables, name)
+			value, _ := environment.Lookup(variables, name)
 			missing = missing || value == ""
-			return quotePattern(value)
+			return QuotePattern(value)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("cannot expand %q: %w", pattern, err)
@@ -142,18 +142,8 @@ func ExpandPatterns(patterns []string, s Specifiers, variables []string) ([]stri
 	return expanded, nil
 }
 
-// variable returns the value in the last entry of a variable, "" if there is none.
-func variable(variables []string, name string) (value string) {
-	for _, entry := range variables {
-		if key, text, _ := strings.Cut(entry, "="); key == name {
-			value = text
-		}
-	}
-	return value
-}
-
-// quotePattern escapes a text so that it matches itself in a pattern.
-func quotePattern(s string) string { return patternQuoter.Replace(s) }
+// QuotePattern escapes a text so that it matches itself in a pattern of filepath.Glob.
+func QuotePattern(s string) string { return patternQuoter.Replace(s) }
 
 var patternQuoter = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 

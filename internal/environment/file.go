@@ -18,25 +18,20 @@ func ReadFiles(paths []string) ([]string, error) {
 	var all []string
 	for _, path := range paths {
 		path, optional := strings.CutPrefix(path, "-")
-		text, err := readFile(path)
+		text, err := safefile.ReadLinked(path, maxFile)
 		if optional && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the environment file: %w", err)
 		}
-		entries, line := ParseFile(text)
+		entries, line := ParseFile(string(text))
 		if line > 0 { // the message does not quote the line, which may contain a secret
 			return nil, fmt.Errorf("cannot use the environment file %s: line %d is not NAME=VALUE", path, line)
 		}
 		all = append(all, entries...)
 	}
 	return all, nil
-}
-
-func readFile(path string) (string, error) {
-	text, err := safefile.ReadLinked(path, maxFile)
-	return string(text), err
 }
 
 // ParseFile parses an environment file: NAME=VALUE lines. Empty lines and lines that begin with #

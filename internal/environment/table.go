@@ -39,10 +39,8 @@ var excluded = []string{
 var managerOnly = []string{"XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "HOME", "USER", "LOGNAME", "SHELL"}
 
 // IsExcluded reports whether agents never inherit the variable.
-func IsExcluded(name string) bool { return matches(excluded, name) }
-
-func matches(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
+func IsExcluded(name string) bool {
+	return slices.ContainsFunc(excluded, func(pattern string) bool {
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")
 		return name == pattern || isPrefix && strings.HasPrefix(name, prefix)
 	})

@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
 )
 
@@ -52,14 +52,14 @@ func startupFiles(given []string) []string {
 		patterns = append(patterns, "/"+pattern)
 	}
 	for _, pattern := range personalFiles {
-		patterns = append(patterns, filepath.Join(escapePattern(home), pattern))
+		patterns = append(patterns, filepath.Join(config.QuotePattern(home), pattern))
 	}
 	if dir, ok := environment.Lookup(given, "XDG_CONFIG_HOME"); ok {
-		dir = escapePattern(dir)
+		dir = config.QuotePattern(dir)
 		patterns = append(patterns, dir+"/fish/*.fish", dir+"/fish/fish_variables", dir+"/fish/conf.d/*", dir+"/zsh/.z*")
 	}
 	if dir, ok := environment.Lookup(given, "ZDOTDIR"); ok {
-		patterns = append(patterns, escapePattern(dir)+"/.z*")
+		patterns = append(patterns, config.QuotePattern(dir)+"/.z*")
 	}
 	var files []string
 	for _, pattern := range patterns {
@@ -70,9 +70,4 @@ func startupFiles(given []string) []string {
 		files = append(files, file)
 	}
 	return files
-}
-
-// escapePattern returns a glob pattern that matches only this path.
-func escapePattern(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -99,25 +99,19 @@ func (s *Spec) Append(b []byte) []byte {
 	b = appendString(b, specSocket, s.Socket)
 	b = appendNumber(b, specLogMax, s.LogMax)
 	b = appendNumber(b, specIdleAfter, int64(s.IdleAfter))
-	for _, f := range []struct {
-		tag   byte
-		value string
-	}{
-		{specPrompt, s.Prompt}, {specNotify, s.Notify},
-		{specReady, s.TitleReady}, {specWorking, s.TitleWorking}, {specBlocked, s.TitleBlocked}, {specSetup, s.SetupPattern},
-		{specSession, s.Session}, {specProgram, s.Program},
+	texts := s.texts()
+	for _, tag := range []byte{
+		specPrompt, specNotify, specReady, specWorking, specBlocked, specSetup, specSession, specProgram,
 	} {
-		if f.value != "" {
-			b = appendString(b, f.tag, f.value)
+		if text := *texts[tag]; text != "" {
+			b = appendString(b, tag, text)
 		}
 	}
-	for _, f := range []struct {
-		tag byte
-		on  bool
-	}{{specHoldInput, s.HoldInput}, {specIgnoreOSC7501, s.IgnoreOSC7501}} {
-		if f.on {
-			b = appendNumber(b, f.tag, 1)
-		}
+	if s.HoldInput {
+		b = appendNumber(b, specHoldInput, 1)
+	}
+	if s.IgnoreOSC7501 {
+		b = appendNumber(b, specIgnoreOSC7501, 1)
 	}
 	if s.ReadyTimeout != 0 {
 		b = appendNumber(b, specTimeout, int64(s.ReadyTimeout))
@@ -129,7 +123,7 @@ func (s *Spec) Append(b []byte) []byte {
 // state directory or a socket.
 func ParseSpec(b []byte) (Spec, error) {
 	var s Spec
-	ended := false
+	texts, ended := s.texts(), false
 	err := parseFields(b, func(tag byte, v []byte) error {
 		var err error
 		switch tag {
@@ -150,7 +144,7 @@ func ParseSpec(b []byte) (Spec, error) {
 		case specEnd:
 			ended = true
 		default:
-			if text := s.stringField(tag); text != nil {
+			if text := texts[tag]; text != nil {
 				*text = string(v)
 			}
 		}
@@ -167,33 +161,20 @@ func ParseSpec(b []byte) (Spec, error) {
 	return s, nil
 }
 
-// stringField returns the string field with this tag, or nil if there is none.
-func (s *Spec) stringField(tag byte) *string {
-	switch tag {
-	case specRunID:
-		return &s.RunID
-	case specDir:
-		return &s.Dir
-	case specStateDir:
-		return &s.StateDir
-	case specSocket:
-		return &s.Socket
-	case specPrompt:
-		return &s.Prompt
-	case specNotify:
-		return &s.Notify
-	case specReady:
-		return &s.TitleReady
-	case specWorking:
-		return &s.TitleWorking
-	case specBlocked:
-		return &s.TitleBlocked
-	case specSetup:
-		return &s.SetupPattern
-	case specSession:
-		return &s.Session
-	case specProgram:
-		return &s.Program
+// texts returns the fields that are strings, by their tags.
+func (s *Spec) texts() map[byte]*string {
+	return map[byte]*string{
+		specRunID:    &s.RunID,
+		specDir:      &s.Dir,
+		specStateDir: &s.StateDir,
+		specSocket:   &s.Socket,
+		specPrompt:   &s.Prompt,
+		specNotify:   &s.Notify,
+		specReady:    &s.TitleReady,
+		specWorking:  &s.TitleWorking,
+		specBlocked:  &s.TitleBlocked,
+		specSetup:    &s.SetupPattern,
+		specSession:  &s.Session,
+		specProgram:  &s.Program,
 	}
-	return nil
 }

@@ -11,22 +11,18 @@ import (
 // polls for half a millisecond.
 
 func sysRead(fd int, b []byte) (int, unix.Errno) {
-	for {
-		n, _, e := unix.RawSyscall(unix.SYS_READ,
-			uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-		if e == 0 {
-			return int(n), 0
-		}
-		if e != unix.EINTR {
-			return 0, e
-		}
-	}
+	return sysTransfer(unix.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(b)), len(b))
 }
 
 func sysWrite(fd int, b []byte) (int, unix.Errno) {
+	return sysTransfer(unix.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(b)), len(b))
+}
+
+// sysTransfer makes a system call that returns a number of bytes, and repeats it if a signal has
+// interrupted it. last is its last argument: a size, or flags.
+func sysTransfer(call uintptr, fd int, data unsafe.Pointer, last int) (int, unix.Errno) {
 	for {
-		n, _, e := unix.RawSyscall(unix.SYS_WRITE,
-			uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		n, _, e := unix.RawSyscall(call, uintptr(fd), uintptr(data), uintptr(last))
 		if e == 0 {
 			return int(n), 0
 		}
@@ -53,16 +49,7 @@ func sysSend(fd int, b []byte) unix.Errno {
 }
 
 func sysReceive(fd int, h *unix.Msghdr) (int, unix.Errno) {
-	for {
-		n, _, e := unix.RawSyscall(unix.SYS_RECVMSG,
-			uintptr(fd), uintptr(unsafe.Pointer(h)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-		if e == 0 {
-			return int(n), 0
-		}
-		if e != unix.EINTR {
-			return 0, e
-		}
-	}
+	return sysTransfer(unix.SYS_RECVMSG, fd, unsafe.Pointer(h), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 }
 
 func sysAccept(fd int) (int, unix.Errno) {

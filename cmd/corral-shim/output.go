@@ -181,19 +181,16 @@ const drainTimeout = time.Second
 // has not read yet (server_child_exited, which checks for unread bytes only if pipe-pane is used).
 func (s *shim) drainPane() {
 	deadline := time.Now().Add(drainTimeout)
-	for {
-		s.writePane()
-		left := time.Until(deadline).Milliseconds()
-		if !s.pane.isOpen() || left <= 0 {
+	s.writePane()
+	for len(s.out.pending()) > 0 {
+		if !s.pane.isOpen() || !poll(s.pane.fd, unix.POLLOUT, deadline) {
 			return
 		}
-		if len(s.out.pending()) == 0 {
-			s.pane.awaitTmux(deadline)
-			return
-		}
-		p := []unix.PollFd{{Fd: int32(s.pane.fd), Events: unix.POLLOUT}}
-		_, _ = unix.Poll(p, int(left))
 		s.pane.writable = true
+		s.writePane()
+	}
+	if s.pane.isOpen() && time.Now().Before(deadline) {
+		s.pane.awaitTmux(deadline)
 	}
 }
 
@@ -209,23 +206,14 @@ func (p *pane) awaitTmux(deadline time.Time) {
 	answer := []byte("\x1b[0n")
 	var got [64]byte
 	kept := 0
-	for {
-		left := time.Until(deadline).Milliseconds()
-		if left <= 0 {
-			return
-		}
-		ready := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
-		if _, err := unix.Poll(ready, int(left)); err == unix.EINTR {
-			continue
-		}
+	for poll(p.fd, unix.POLLIN, deadline) {
 		n, e := sysRead(p.fd, got[kept:])
 		switch {
-		case e == unix.EAGAIN || e == unix.EINTR:
+		case e == unix.EAGAIN:
 			continue
 		case e != 0 || n == 0: // tmux has exited
 			return
-		}
-		if bytes.Contains(got[:kept+n], answer) {
+		case bytes.Contains(got[:kept+n], answer):
 			return
 		}
 		kept = copy(got[:], got[max(0, kept+n-len(answer)+1):kept+n])

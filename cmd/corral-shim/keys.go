@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ type keySequence struct {
 
 // question is the question that the agent must still be asking: see shimwire.FlagIfStillAsking.
 type question struct {
-	source   int           // an index of sourceNames, or sourceCount for a source outside the shim
+	source   int           // an index of sourceNames, or -1 for a source outside the shim
 	since    time.Duration // by CLOCK_MONOTONIC
 	knownSeq uint32        // the greatest Seq that the daemon had received
 }
@@ -62,20 +63,11 @@ func (q *inputQueue) addKeys(c *conn, m *shimwire.Message) string {
 	}
 	k := &keySequence{names: names}
 	if m.Flags&shimwire.FlagIfStillAsking != 0 {
-		k.question = &question{source: sourceNamed(m.Source), since: m.SinceMonotonic, knownSeq: m.KnownSeq}
+		k.question = &question{source: slices.Index(sourceNames[:], m.Source), since: m.SinceMonotonic, knownSeq: m.KnownSeq}
 	}
 	q.count++
 	q.texts = append(q.texts, &text{from: c, seq: m.Seq, keys: k})
 	return ""
-}
-
-func sourceNamed(name string) int {
-	for i, n := range sourceNames {
-		if n == name {
-			return i
-		}
-	}
-	return sourceCount
 }
 
 // nextText returns the text or keys to be written next, or nil. Keys typed in the pane precede
@@ -211,7 +203,7 @@ func (s *shim) answerProblem(k *keySequence) string {
 		}
 	}
 	now := time.Now()
-	since, exact := now.Add(k.question.since-clock.Monotonic()), k.question.source < sourceCount
+	since, exact := now.Add(k.question.since-clock.Monotonic()), k.question.source >= 0
 	if exact {
 		since = s.reports[k.question.source].since
 	}

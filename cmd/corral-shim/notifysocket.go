@@ -87,28 +87,18 @@ func (s *shim) receiveNotifications() (more bool) {
 		if !s.notifier.isReadable {
 			return false
 		}
-		text, sender, e := s.incoming.receiveWithSender(s.notifier.fd)
+		text, passed, e := s.incoming.receive(s.notifier.fd)
+		// The sender of BARRIER=1 waits for this, to know that everything it has sent before was received.
+		closeIfOpen(passed)
 		if e == unix.EAGAIN {
 			s.notifier.isReadable = false
 			return false
 		}
-		if e == 0 && s.notifier.hasMember(sender) {
+		if e == 0 && s.notifier.hasMember(s.incoming.sender) {
 			s.handleNotification(parseNotification(text))
 		}
 	}
 	return s.notifier.isReadable
-}
-
-// receiveWithSender receives one datagram and the ID of the process that sent it. It closes
-// descriptors that came with it: the sender of a BARRIER=1 waits for that to know that everything
-// it has sent before was received.
-func (r *receiver) receiveWithSender(fd int) (b []byte, sender int32, e unix.Errno) {
-	b, passed, e := r.receive(fd)
-	closeIfOpen(passed)
-	if e != 0 {
-		return nil, 0, e
-	}
-	return b, r.sender, 0
 }
 
 // notification is the content of one datagram.

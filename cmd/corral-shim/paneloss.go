@@ -35,18 +35,13 @@ func findServer(value string) tmuxServer {
 }
 
 func parseTMUX(value string) (socket string, pid int, ok bool) {
-	rest, _, ok1 := cutLast(value, ',')
-	socket, number, ok2 := cutLast(rest, ',')
-	pid, err := strconv.Atoi(number)
-	return socket, pid, ok1 && ok2 && err == nil && pid > 1
-}
-
-func cutLast(s string, sep byte) (before, after string, ok bool) {
-	i := strings.LastIndexByte(s, sep)
-	if i < 0 {
-		return s, "", false
+	parts := strings.Split(value, ",")
+	last := len(parts) - 1
+	if last < 2 {
+		return "", 0, false
 	}
-	return s[:i], s[i+1:], true
+	pid, err := strconv.Atoi(parts[last-1])
+	return strings.Join(parts[:last-1], ","), pid, err == nil && pid > 1 // the path may contain commas
 }
 
 // startProbe checks whether the server still runs. It returns true if the server is known to have

@@ -305,15 +305,14 @@ func (s *shim) handleMessage(c *conn, m *shimwire.Message, passed int) {
 		s.resize()
 	case (m.Kind == shimwire.Input || m.Kind == shimwire.Keys) && !c.kind.canType():
 		s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: "only corrald may send text"})
-	case m.Kind == shimwire.Input:
-		// Keys typed before this text precede it, so the pane has to be read first.
+	case m.Kind == shimwire.Input || m.Kind == shimwire.Keys:
+		// Keys typed before this input precede it, so the pane has to be read first.
 		s.pane.readable = s.pane.isOpen()
-		if problem := s.input.add(c, m); problem != "" {
-			s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: problem})
+		add := s.input.add
+		if m.Kind == shimwire.Keys {
+			add = s.input.addKeys
 		}
-	case m.Kind == shimwire.Keys:
-		s.pane.readable = s.pane.isOpen()
-		if problem := s.input.addKeys(c, m); problem != "" {
+		if problem := add(c, m); problem != "" {
 			s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: problem})
 		}
 	}

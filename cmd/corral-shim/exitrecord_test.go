@@ -45,6 +45,21 @@ func TestExitStatus_IsWrittenToBothDirectories(t *testing.T) {
 	assert.Equal(t, []string{exitstatus.FileName}, ts.runtimeFiles())
 }
 
+// TestStartError_WithoutStateDirectory checks that the error is shown and recorded if nothing else
+// could be prepared yet.
+func TestStartError_WithoutStateDirectory(t *testing.T) {
+	ts := newTestSession(t, "true")
+	require.NoError(t, os.Remove(ts.spec.StateDir))
+	s := ts.startShim()
+	assert.Equal(t, exitFailure, s.wait())
+	const want = "cannot prepare a terminal for the command"
+	s.waitFor(want)
+	status, err := exitstatus.Read(filepath.Dir(ts.spec.Socket))
+	require.NoError(t, err)
+	assert.Equal(t, exitstatus.NotStarted, status.Code)
+	assert.Contains(t, status.Error, want)
+}
+
 // TestExitStatus_FallsBackToTheRuntimeDirectory checks that the record is written to the runtime
 // directory if the state directory is not writable, and that no other file remains there.
 func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {

@@ -93,7 +93,7 @@ func runAgent(path string) int {
 	if spec.IdleAfter <= 0 {
 		spec.IdleAfter = defaultIdleAfter
 	}
-	s := &shim{spec: spec, masterWritable: true}
+	s := &shim{spec: spec, masterWritable: true, pane: pane{fd: -1}}
 	s.bootID, _ = proc.BootID()
 	s.scanner.init(s.handleOSC, s.resetProgramStatus)
 	if s.exitRecord, err = prepareExitRecord(&spec); err != nil {
@@ -232,13 +232,9 @@ func (s *shim) notStarted(err error) int {
 		RunID: s.spec.RunID, BootID: s.bootID, Code: exitstatus.NotStarted, Error: err.Error(),
 		Started: now, Exited: now, ExitedMonotonic: clock.Monotonic(),
 	})
-	if s.pane.isOpen() {
-		s.pane.makeRaw()
-	}
+	s.pane.makeRaw()
 	_, _ = os.Stderr.WriteString(strings.ToValidUTF8(err.Error(), "?") + "\r\n")
-	if s.pane.isOpen() {
-		s.pane.awaitTmux(time.Now().Add(drainTimeout))
-	}
+	s.pane.awaitTmux(time.Now().Add(drainTimeout))
 	s.pane.release()
 	return code
 }

@@ -99,33 +99,6 @@ func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, err
 	return []any{b.String()}, nil
 }
 
-// signatures returns the signatures of the arguments and of the results of each method in the
-// interface definitions, by interface and method.
-func signatures(definitions ...string) map[string]map[string][2]dbus.Signature {
-	all := map[string]map[string][2]dbus.Signature{}
-	for _, text := range definitions {
-		var node introspect.Node
-		if err := xml.Unmarshal([]byte("<node>"+text+"</node>"), &node); err != nil {
-			panic("a definition in the program is not XML: " + err.Error())
-		}
-		for _, i := range node.Interfaces {
-			all[i.Name] = map[string][2]dbus.Signature{}
-			for _, m := range i.Methods {
-				var in, out string
-				for _, a := range m.Args {
-					if a.Direction == "out" {
-						out += a.Type
-					} else {
-						in += a.Type
-					}
-				}
-				all[i.Name][m.Name] = [2]dbus.Signature{dbus.ParseSignatureMust(in), dbus.ParseSignatureMust(out)}
-			}
-		}
-	}
-	return all
-}
-
 // handler answers the calls of a method. It returns the body of the reply.
 type handler = func(context.Context, *object, *dbus.Message) ([]any, error)
 
@@ -133,14 +106,24 @@ type handler = func(context.Context, *object, *dbus.Message) ([]any, error)
 // method without a handler returns NotSupported.
 func build(handlers map[string]map[string]handler, definitions ...string) map[string]methods {
 	interfaces := map[string]methods{}
-	for iface, sigs := range signatures(definitions...) {
-		interfaces[iface] = methods{}
-		for name, sig := range sigs {
-			call := handlers[iface][name]
+	var node introspect.Node
+	if err := xml.Unmarshal([]byte("<node>"+strings.Join(definitions, "")+"</node>"), &node); err != nil {
+		panic("a definition in the program is not XML: " + err.Error())
+	}
+	for _, i := range node.Interfaces {
+		interfaces[i.Name] = methods{}
+		for _, m := range i.Methods {
+			var in string
+			for _, a := range m.Args {
+				if a.Direction != "out" {
+					in += a.Type
+				}
+			}
+			call := handlers[i.Name][m.Name]
 			if call == nil {
 				call = notSupported
 			}
-			interfaces[iface][name] = &method{sig[0], sig[1], call}
+			interfaces[i.Name][m.Name] = &method{dbus.ParseSignatureMust(in), call}
 		}
 	}
 	return interfaces

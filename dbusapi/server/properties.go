@@ -114,7 +114,26 @@ func (o *object) readOnDemand(iface, name string) (properties, error) {
 }
 
 func getProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	iface, name := msg.Body[0].(string), msg.Body[1].(string)
+	name := msg.Body[1].(string)
+	return o.replyProperties(msg, name, func(p properties) ([]any, error) {
+		value, ok := p[name]
+		if !ok {
+			return nil, newError(dbusapi.UnknownProperty, "no such property: "+name)
+		}
+		return []any{dbus.MakeVariant(value)}, nil
+	})
+}
+
+func getAllProperties(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	return o.replyProperties(msg, "", func(p properties) ([]any, error) { return []any{p.variants()}, nil })
+}
+
+// replyProperties replies to a call with what f returns for the properties of the interface that
+// the call names. They include the named property, or all, of those that are read on demand.
+func (o *object) replyProperties(
+	msg *dbus.Message, name string, f func(properties) ([]any, error),
+) ([]any, error) {
+	iface := msg.Body[0].(string)
 	more, err := o.readOnDemand(iface, name)
 	if err != nil {
 		return nil, err
@@ -125,27 +144,7 @@ func getProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error)
 			return nil, err
 		}
 		maps.Copy(p, more)
-		value, ok := p[name]
-		if !ok {
-			return nil, newError(dbusapi.UnknownProperty, "no such property: "+name)
-		}
-		return []any{dbus.MakeVariant(value)}, nil
-	})
-}
-
-func getAllProperties(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	iface := msg.Body[0].(string)
-	more, err := o.readOnDemand(iface, "")
-	if err != nil {
-		return nil, err
-	}
-	return o.server.replyInOrder(msg, func(v *view) ([]any, error) {
-		p, err := o.properties(v, iface)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(p, more)
-		return []any{p.variants()}, nil
+		return f(p)
 	})
 }
 

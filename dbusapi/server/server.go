@@ -191,8 +191,8 @@ type methods map[string]*method
 
 // method is one method of the contract.
 type method struct {
-	in, out dbus.Signature
-	call    func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error)
+	in   dbus.Signature // of its arguments
+	call func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error)
 }
 
 // LookupInterface implements dbus.ServerObject. name is "" in a call that specifies no interface.

@@ -59,10 +59,8 @@ func cgroupOf(pid int32, buffer []byte) []byte {
 // kills returns how many of the scope's processes the kernel's OOM killer has killed since the shim
 // started.
 func (c *cgroupFiles) kills() uint64 {
-	if n := c.readKills(); n > c.killedBefore {
-		return n - c.killedBefore
-	}
-	return 0
+	n := c.readKills()
+	return n - min(n, c.killedBefore)
 }
 
 func (c *cgroupFiles) readKills() uint64 {

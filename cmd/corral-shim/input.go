@@ -434,10 +434,3 @@ func (q *inputQueue) withdraw(c *conn) {
 	}
 	q.texts = kept
 }
-
-// rejectAll answers all queued texts with an error.
-func (q *inputQueue) rejectAll(send func(*conn, shimwire.Message), problem string) {
-	for _, t := range q.texts {
-		send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Error: problem})
-	}
-}

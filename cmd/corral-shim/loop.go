@@ -33,7 +33,6 @@ func (s *shim) pump() bool {
 	return s.writeInput() || more || s.masterReadable && s.hasRoom()
 }
 
-// handleEvent handles epoll events of a source.
 func (s *shim) handleEvent(source int, events uint32) {
 	in := events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0
 	out := events&unix.EPOLLOUT != 0

@@ -66,7 +66,6 @@ func (s *tmuxServer) hasExited() bool {
 	return isReady(s.pidfd, unix.POLLIN)
 }
 
-// hasClosedProbe reports whether the server has closed the probe.
 func (s *tmuxServer) hasClosedProbe() bool {
 	return s.probe > 0 && isReady(s.probe, unix.POLLHUP|unix.POLLRDHUP)
 }

@@ -258,7 +258,9 @@ func (s *shim) finish() int {
 	s.removeSocket()
 	status.SIGTERMMonotonic = s.sigtermTime(delivered, status.ExitedMonotonic)
 	s.writeRecord(status)
-	s.input.rejectAll(s.send, "the agent has ended")
+	for len(s.input.texts) > 0 {
+		s.finishText(s.input.texts[0], "the agent has ended")
+	}
 	s.drainPane()
 	s.showExitLine(status)
 	code := status.Value

@@ -80,7 +80,6 @@ func (s *shim) checkSetup() {
 	s.stopSetupDetection()
 }
 
-// stopSetupDetection ends the detection.
 func (s *shim) stopSetupDetection() {
 	if s.setupDetector != nil {
 		s.setupDetector = nil

@@ -182,7 +182,7 @@ func (s *shim) accept() {
 		}
 		kind := s.classifyConnection(fd)
 		s.limitOwnConnections(kind)
-		slot := s.freeSlot()
+		slot := slices.IndexFunc(s.conns[:], func(c *conn) bool { return c == nil || c.fd < 0 })
 		if kind == foreignPeer || slot < 0 || s.poller.add(fd, eventConn+slot) != nil {
 			_ = unix.Close(fd)
 			continue
@@ -190,15 +190,6 @@ func (s *shim) accept() {
 		s.conns[slot] = &conn{fd: fd, kind: kind}
 		s.sendCurrentState(s.conns[slot])
 	}
-}
-
-func (s *shim) freeSlot() int {
-	for i, c := range s.conns {
-		if c == nil || c.fd < 0 {
-			return i
-		}
-	}
-	return -1
 }
 
 func (s *shim) hello() shimwire.Message {
@@ -224,7 +215,6 @@ func (s *shim) send(c *conn, m shimwire.Message) {
 	}
 }
 
-// hasDaemon reports whether a daemon is connected.
 func (s *shim) hasDaemon() bool {
 	return slices.ContainsFunc(s.conns[:], func(c *conn) bool {
 		return c != nil && c.fd >= 0 && c != s.pane.joined && c.kind.canType() &&

@@ -150,7 +150,6 @@ func (t *textScreen) handleMode(params ecma48.Params, final byte) {
 	}
 }
 
-// handleControl handles a control sequence.
 func (t *textScreen) handleControl(params ecma48.Params, final byte) {
 	first := params.At(0)
 	count := max(first, 1)

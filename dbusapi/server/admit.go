@@ -65,7 +65,6 @@ func (s *Server) admit(msg *dbus.Message, length int) (*slot, error) {
 	return taken, nil
 }
 
-// free releases the slot.
 func (s *slot) free() {
 	s.client.calls.Add(-1)
 	s.client.bytes.Add(-s.bytes)

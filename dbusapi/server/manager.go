@@ -42,6 +42,13 @@ func withoutArguments(f func(*supervisor.Supervisor, context.Context, string) er
 	}
 }
 
+// withArgument is like withoutArguments for an operation that takes one more argument.
+func withArgument[T any](f func(*supervisor.Supervisor, context.Context, string, T) error) operation {
+	return func(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+		return nil, f(s.sup, ctx, id, args[0].(T))
+	}
+}
+
 var (
 	start   = withoutArguments((*supervisor.Supervisor).Start)
 	restart = withoutArguments((*supervisor.Supervisor).Restart)

@@ -23,7 +23,6 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 	return p
 }
 
-// managerProperties returns all properties of the Manager.
 func (s *Server) managerProperties(v *view) properties {
 	p := properties{
 		"Problems":       problemRows(nil),

@@ -25,7 +25,7 @@ var sessionHandlers = map[string]handler{
 	"Archive":          onSession(archive),
 	"Remove":           onSession(remove),
 	"SendInput":        onSession(sendInput),
-	"SendKeys":         onSession(sendKeys),
+	"SendKeys":         onSession(withArgument((*supervisor.Supervisor).Keys)),
 	"Approve":          denyAgents(withoutArguments((*supervisor.Supervisor).Approve)),
 	"Deny":             denyAgents(withoutArguments((*supervisor.Supervisor).Deny)),
 	"Capture":          onSession(capture),
@@ -34,15 +34,11 @@ var sessionHandlers = map[string]handler{
 	"Acknowledge":      onSession(withoutArguments((*supervisor.Supervisor).Acknowledge)),
 	"Explain":          onSession(explain),
 	"GetEnvironment":   onSession(getEnvironment),
-	"SetDescription":   onSession(setDescription),
-	"SetLabels":        onSession(setLabels),
+	"SetDescription":   onSession(withArgument((*supervisor.Supervisor).Describe)),
+	"SetLabels":        onSession(withArgument((*supervisor.Supervisor).Label)),
 	"SetOnLogin":       onSession(setOnLogin),
 
 	"SetUnitProperties": onSession(setUnitProperties),
-}
-
-func sendKeys(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	return nil, s.sup.Keys(ctx, id, args[0].([]string))
 }
 
 func capture(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
@@ -102,14 +98,6 @@ func variables(bySource map[string][]string) []dbusapi.Variable {
 	}
 	slices.SortFunc(rows, func(a, b dbusapi.Variable) int { return strings.Compare(a.Name, b.Name) })
 	return rows
-}
-
-func setDescription(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	return nil, s.sup.Describe(ctx, id, args[0].(string))
-}
-
-func setLabels(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	return nil, s.sup.Label(ctx, id, args[0].(map[string]string))
 }
 
 func setOnLogin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {

@@ -14,9 +14,10 @@ func (p program) remove(ctx context.Context, w Worktree, force bool) error {
 	if err != nil {
 		return err
 	}
-	merged := true
+	merged := true // another branch, a tag or a remote has every commit of the branch
 	if force {
-		merged = p.isMerged(ctx, w)
+		n, err := p.countUnmerged(ctx, w.Repository, w)
+		merged = err == nil && n == 0
 	} else {
 		l, err := p.losses(ctx, w)
 		if err != nil {
@@ -48,13 +49,6 @@ func (p program) branchCommit(ctx context.Context, w Worktree) (string, error) {
 		return "", nil
 	}
 	return p.runLine(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
-}
-
-// isMerged reports whether another branch, a tag or a remote has every commit of the worktree's
-// branch; false if that cannot be determined.
-func (p program) isMerged(ctx context.Context, w Worktree) bool {
-	n, err := p.countUnmerged(ctx, w.Repository, w)
-	return err == nil && n == 0
 }
 
 // isListed reports whether the worktree's directory exists or git still lists the worktree; true if

@@ -63,7 +63,11 @@ const (
 // plan determines which worktree a request describes, without its path; the revision from which git
 // creates it; and the path of the request's directory in its repository.
 func (p program) plan(ctx context.Context, r Request) (w Worktree, from, prefix string, err error) {
-	if prefix, err = p.findRepository(ctx, r.Dir, &w); err == nil {
+	w.Repository, err = p.runLine(ctx, r.Dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	if err == nil {
+		prefix, err = p.runLine(ctx, r.Dir, "rev-parse", "--show-prefix")
+	}
+	if err == nil {
 		from, err = p.chooseBranch(ctx, r, &w)
 	}
 	return w, from, prefix, err
@@ -77,15 +81,6 @@ func (p program) add(ctx context.Context, dir string, w Worktree, from string) e
 	}
 	_, err := p.runWithHooks(ctx, dir, append(args, "--", w.Path, from)...)
 	return err
-}
-
-// findRepository sets the repository that contains dir, and returns the path of dir in it.
-func (p program) findRepository(ctx context.Context, dir string, w *Worktree) (prefix string, err error) {
-	w.Repository, err = p.runLine(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
-	if err != nil {
-		return "", err
-	}
-	return p.runLine(ctx, dir, "rev-parse", "--show-prefix")
 }
 
 // chooseBranch sets the branch of the worktree, and returns the revision from which git creates it.

@@ -79,7 +79,10 @@ func (f *File) Reserve(size int64) error {
 // used afterwards, whatever Commit returns. After an error the old content is still in place,
 // unless the last step failed: then the new content is in place but may not survive a power cut.
 func (f *File) Commit(content []byte) error {
-	err := f.write(content)
+	err := f.writeAll(content)
+	if err == nil {
+		err = f.on.Fsync(f.fd)
+	}
 	if err != nil {
 		f.Abort()
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
@@ -225,13 +228,6 @@ func (f *File) rename() error {
 		f.temp = ""
 	}
 	return err
-}
-
-func (f *File) write(content []byte) error {
-	if err := f.writeAll(content); err != nil {
-		return err
-	}
-	return f.on.Fsync(f.fd)
 }
 
 func (f *File) writeAll(content []byte) error {

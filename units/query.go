@@ -129,7 +129,6 @@ func isGone(err error) bool {
 	return bus.HasErrorName(err, bus.SystemdNoSuchUnit, bus.ErrorPrefix+"UnknownObject")
 }
 
-// unitPath returns the object path of a unit.
 func unitPath(name string) dbus.ObjectPath {
 	return bus.SystemdPath + "/unit/" + dbus.ObjectPath(systemd.PathBusEscape(name))
 }

@@ -76,7 +76,6 @@ func (r *descriptorReader) endMessage() {
 	r.current = nil
 }
 
-// closeAll closes all file descriptors.
 func (r *descriptorReader) closeAll() {
 	r.endMessage()
 	r.current, r.pending = r.pending, nil

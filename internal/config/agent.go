@@ -226,7 +226,7 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.Description":     parser(&agent.Description, "", anyText),
 		"Agent.Command":         parser(&agent.Command, nil, command),
 		"Agent.ResumeCommand":   parser(&agent.ResumeCommand, nil, command),
-		"Agent.ResumeCondition": l.setResumeCondition,
+		"Agent.ResumeCondition": l.list(&agent.ResumeCondition, checkPattern, addNew),
 		"Agent.ResumeContent":   parser(&agent.ResumeContent, nil, regexp.Compile),
 		"Agent.Detect":          parser(&agent.Detect, nil, programs),
 		"Agent.IdSource":        l.setIDSource,
@@ -245,8 +245,8 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.ApproveKeys":     parser(&agent.ApproveKeys, nil, keyNames),
 		"Agent.DenyKeys":        parser(&agent.DenyKeys, nil, keyNames),
 
-		"Environment.Set":             l.setEnvironment,
-		"Environment.Unset":           l.unsetEnvironment,
+		"Environment.Set":             l.list(&agent.Environment, checkVariable, replaceVariable),
+		"Environment.Unset":           l.list(&agent.UnsetEnvironment, checkName, addNew),
 		"Environment.EnvironmentFile": l.addEnvironmentFile,
 		"Environment.LoginShell":      parser(&agent.LoginShell, nil, yesOrNo),
 
@@ -280,48 +280,58 @@ func (l *agentLoader) setIDSource(a assignment) error {
 	return nil
 }
 
-func (l *agentLoader) setEnvironment(a assignment) error {
-	entries, err := words(a)
-	if err != nil {
-		return err
-	}
-	if len(entries) == 0 {
-		l.agent.Environment = nil
-	}
-	for _, entry := range entries {
-		name, _, ok := strings.Cut(entry, "=")
-		if !ok || !environment.ValidName(name) {
-			l.warnings = append(l.warnings, a.warn("Set=: invalid entry %q: expected NAME=VALUE", entry))
-			continue
+// list returns a function that adds the words of a value to a list. It ignores a word with a warning
+// if check returns an error. An empty value empties the list.
+func (l *agentLoader) list(
+	to *[]string, check func(word string) error, add func(list []string, word string) []string,
+) func(assignment) error {
+	return func(a assignment) error {
+		words, err := SplitWords(a.value)
+		if err != nil {
+			return fmt.Errorf("%s=: %w", a.key, err)
 		}
-		if err := checkSpecifiers(entry); err != nil {
-			l.warnings = append(l.warnings, a.warn("Set=: %v", err))
-			continue
+		if len(words) == 0 {
+			*to = nil
 		}
-		l.agent.Environment = slices.DeleteFunc(l.agent.Environment, func(have string) bool {
-			return strings.HasPrefix(have, name+"=")
-		})
-		l.agent.Environment = append(l.agent.Environment, entry)
+		for _, word := range words {
+			if err := check(word); err != nil {
+				l.warnings = append(l.warnings, a.warn("%s=: %v", a.key, err))
+				continue
+			}
+			*to = add(*to, word)
+		}
+		return nil
+	}
+}
+
+// checkVariable and replaceVariable are for a list of NAME=VALUE with each name at most once.
+func checkVariable(entry string) error {
+	name, _, ok := strings.Cut(entry, "=")
+	if !ok || !environment.ValidName(name) {
+		return fmt.Errorf("invalid entry %q: expected NAME=VALUE", entry)
+	}
+	return checkSpecifiers(entry)
+}
+
+func replaceVariable(list []string, entry string) []string {
+	name, _, _ := strings.Cut(entry, "=")
+	list = slices.DeleteFunc(list, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+	return append(list, entry)
+}
+
+func checkName(name string) error {
+	if !environment.ValidName(name) {
+		return fmt.Errorf("invalid variable name %q", name)
 	}
 	return nil
 }
 
-func (l *agentLoader) unsetEnvironment(a assignment) error {
-	names, err := words(a)
-	if err != nil {
-		return err
+// addNew adds a word to a list that does not contain it yet.
+func addNew(list []string, word string) []string {
+	if slices.Contains(list, word) {
+		return list
 	}
-	if len(names) == 0 {
-		l.agent.UnsetEnvironment = nil
-	}
-	for _, name := range names {
-		if !environment.ValidName(name) {
-			l.warnings = append(l.warnings, a.warn("Unset=: invalid variable name %q", name))
-		} else if !slices.Contains(l.agent.UnsetEnvironment, name) {
-			l.agent.UnsetEnvironment = append(l.agent.UnsetEnvironment, name)
-		}
-	}
-	return nil
+	return append(list, word)
 }
 
 func (l *agentLoader) addEnvironmentFile(a assignment) error {
@@ -345,14 +355,6 @@ func (l *agentLoader) addEnvironmentFile(a assignment) error {
 func yesOrNo(s string) (*bool, error) {
 	b, err := ParseBool(s)
 	return &b, err
-}
-
-func words(a assignment) ([]string, error) {
-	list, err := SplitWords(a.value)
-	if err != nil {
-		return nil, fmt.Errorf("%s=: %w", a.key, err)
-	}
-	return list, nil
 }
 
 // command parses an argument vector and checks its specifiers.

@@ -29,25 +29,6 @@ func idPattern(s string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// setResumeCondition adds file name patterns. A file that matches any of them meets the condition.
-func (l *agentLoader) setResumeCondition(a assignment) error {
-	patterns, err := words(a)
-	if err != nil {
-		return err
-	}
-	if len(patterns) == 0 {
-		l.agent.ResumeCondition = nil
-	}
-	for _, pattern := range patterns {
-		if err := checkPattern(pattern); err != nil {
-			l.warnings = append(l.warnings, a.warn("ResumeCondition=: %v", err))
-			continue
-		}
-		l.agent.ResumeCondition = append(l.agent.ResumeCondition, pattern)
-	}
-	return nil
-}
-
 // checkContradictions warns about keys that have no effect, or cannot work, without another key.
 // The warning has the line of the key.
 func (l *agentLoader) checkContradictions() {

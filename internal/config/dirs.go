@@ -83,23 +83,15 @@ func FindClient(bin string) (string, error) {
 	return path, nil
 }
 
-// UserDir returns the user's own configuration directory, which comes first in Dirs, or "" if the
-// user has no home directory.
+// UserDir returns the user's own configuration directory, which comes first in Dirs: "corral" in
+// $XDG_CONFIG_HOME or ~/.config, or "" if the user has no home directory. As the XDG Base Directory
+// Specification demands, a relative path is ignored.
 func UserDir() string {
-	if home := userDir(); home != "" {
-		return filepath.Join(home, "corral")
-	}
-	return ""
-}
-
-// userDir returns $XDG_CONFIG_HOME, or ~/.config. As the XDG Base Directory Specification demands,
-// a relative path is ignored.
-func userDir() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return dir
+		return filepath.Join(dir, "corral")
 	}
 	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
-		return filepath.Join(home, ".config")
+		return filepath.Join(home, ".config", "corral")
 	}
 	return ""
 }

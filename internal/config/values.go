@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -134,23 +135,15 @@ func cutDigits(s string) (digits, rest string) {
 // scale multiplies a decimal number by a unit and rounds down. It uses integers so that no
 // precision is lost.
 func scale(whole, fraction string, unit int64) (int64, bool) {
-	var n int64
-	for _, d := range []byte(whole) {
-		if n > (math.MaxInt64-int64(d-'0'))/10 {
-			return 0, false
-		}
-		n = n*10 + int64(d-'0')
-	}
-	if n > math.MaxInt64/unit {
+	n, err := strconv.ParseInt("0"+whole, 10, 64)
+	if err != nil || n > math.MaxInt64/unit {
 		return 0, false
 	}
 	n *= unit
 	// further digits are worth less than 1, and 10^18 fits into 64 bits
 	fraction = fraction[:min(len(fraction), 18)]
-	var digits, places uint64 = 0, 1
-	for _, d := range []byte(fraction) {
-		digits, places = digits*10+uint64(d-'0'), places*10
-	}
+	digits, _ := strconv.ParseUint("0"+fraction, 10, 64)
+	places := uint64(math.Pow10(len(fraction)))
 	hi, lo := bits.Mul64(digits, uint64(unit))
 	part, _ := bits.Div64(hi, lo, places) // digits < places, so it is less than unit
 	if n > math.MaxInt64-int64(part) {

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -195,25 +196,24 @@ func setField(s *Status, name, v string) (err error) {
 
 // withCode returns the record with the code named name, or an error if other fields contradict it.
 func (s Status) withCode(name string) (Status, error) {
-	for c, n := range codeNames {
-		if n == name {
-			s.Code = Code(c)
-			ok := s.RunID != ""
-			switch s.Code {
-			case NotStarted:
-				ok = ok && s.Error != ""
-			case Exited:
-				ok = ok && s.Value >= 0 && s.Value <= 255
-			default:
-				ok = ok && s.Value >= 1 && s.Value <= 64
-			}
-			if !ok {
-				return Status{}, errors.New("the record contradicts itself")
-			}
-			return s, nil
-		}
+	code := slices.Index(codeNames[:], name)
+	if code < 0 {
+		return Status{}, errors.New("bad value of CODE: " + strconv.Quote(name))
 	}
-	return Status{}, errors.New("bad value of CODE: " + strconv.Quote(name))
+	s.Code = Code(code)
+	ok := s.RunID != ""
+	switch s.Code {
+	case NotStarted:
+		ok = ok && s.Error != ""
+	case Exited:
+		ok = ok && s.Value >= 0 && s.Value <= 255
+	default:
+		ok = ok && s.Value >= 1 && s.Value <= 64
+	}
+	if !ok {
+		return Status{}, errors.New("the record contradicts itself")
+	}
+	return s, nil
 }
 
 // Read reads the record in the directory dir. The error is os.ErrNotExist if there is none. Read

@@ -55,7 +55,9 @@ func (v *invocation) run(msg *dbus.Message, t *ticket) (body []any, err error) {
 			body, err = nil, newError(dbusapi.Internal, "an internal error; see the journal of corrald.service")
 		}
 	}()
-	t.wait()
+	if t.previous != nil {
+		<-t.previous
+	}
 	if err := v.check(msg); err != nil {
 		return nil, err
 	}
@@ -77,7 +79,7 @@ func (v *invocation) check(msg *dbus.Message) error {
 		refusal = newError(dbusapi.InvalidArgs, text)
 	}
 	if refusal != nil && v.object.session != "" {
-		if err := v.object.checkExists(); err != nil {
+		if _, err := v.object.snapshot(); err != nil {
 			return err
 		}
 	}

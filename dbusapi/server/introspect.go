@@ -77,7 +77,7 @@ func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, err
 	b.WriteString(doctype + "<node>" + standardXML)
 	switch {
 	case o.session != "":
-		if err := o.checkExists(); err != nil {
+		if _, err := o.snapshot(); err != nil {
 			return nil, err
 		}
 		b.WriteString(propertiesXML + sessionXML)

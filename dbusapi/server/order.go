@@ -118,13 +118,6 @@ func (s *Server) takeTicket(msg *dbus.Message) *ticket {
 	return t.(*ticket)
 }
 
-// wait waits for the call's turn.
-func (t *ticket) wait() {
-	if t.previous != nil {
-		<-t.previous
-	}
-}
-
 // end releases the ticket and its slot after the call was answered.
 func (t *ticket) end() {
 	t.release()

@@ -166,25 +166,20 @@ func (s *Server) emitEvent(c supervisor.Change) {
 	case c.New == nil:
 		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", c.Old.ID, dbusapi.SessionPath(c.Old.ID))
 	default:
-		s.emitStateChange(c)
+		if c.Old.State != c.New.State {
+			s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged",
+				c.New.ID, dbusapi.SessionPath(c.New.ID), c.Old.State, c.New.State, map[string]dbus.Variant{
+					"Result":         dbus.MakeVariant(c.New.Result),
+					"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
+					"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
+					"Reason":         dbus.MakeVariant(c.New.Reason),
+				})
+		}
 		if hasNewAttention(c.Old, c.New) {
 			s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".AttentionRequested",
 				c.New.ID, dbusapi.SessionPath(c.New.ID), c.New.Attention)
 		}
 	}
-}
-
-func (s *Server) emitStateChange(c supervisor.Change) {
-	if c.Old.State == c.New.State {
-		return
-	}
-	s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged",
-		c.New.ID, dbusapi.SessionPath(c.New.ID), c.Old.State, c.New.State, map[string]dbus.Variant{
-			"Result":         dbus.MakeVariant(c.New.Result),
-			"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
-			"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
-			"Reason":         dbus.MakeVariant(c.New.Reason),
-		})
 }
 
 // hasNewAttention reports whether the session needs a person for another reason than before, or

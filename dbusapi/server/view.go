@@ -81,12 +81,6 @@ func (s *Server) snapshots() (all []*supervisor.Snapshot) {
 	return all
 }
 
-// checkExists returns an error if the view does not contain the object's session.
-func (o *object) checkExists() error {
-	_, err := o.snapshot()
-	return err
-}
-
 // snapshot returns the object's session from the view.
 func (o *object) snapshot() (n *supervisor.Snapshot, err error) {
 	o.server.readView(func(v *view) { n, err = o.findIn(v) })

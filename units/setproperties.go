@@ -48,7 +48,7 @@ func (m *Manager) SetProperties(ctx context.Context, invocationID string, props 
 // Errors: see SetProperties.
 func (m *Manager) CheckProperties(ctx context.Context, props []Property) error {
 	start := m.startCheck(ctx)
-	err := start(append(props[:len(props):len(props)], sentinelProperty))
+	err := start(append(slices.Clip(props), sentinelProperty))
 	if err == nil || namesProperty(err, sentinelProperty) {
 		return nil
 	}

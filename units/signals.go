@@ -64,7 +64,10 @@ func (ws *watches) parseSignal(sig *dbus.Signal) []Event {
 	case bus.SystemdManager + ".JobRemoved":
 		return ws.jobRemoved(sig.Body)
 	case bus.SystemdManager + ".UnitRemoved":
-		return ws.unitRemoved(sig.Body)
+		name, _ := bus.FirstArg[string](sig.Body)
+		if w := ws.units[name]; w != nil {
+			return w.endEvents()
+		}
 	case bus.SystemdManager + ".Reloading":
 		if active, ok := bus.FirstArg[bool](sig.Body); ok && !active {
 			return []Event{Resync{}}
@@ -106,15 +109,6 @@ func (ws *watches) jobRemoved(body []any) []Event {
 	default:
 	}
 	return nil
-}
-
-func (ws *watches) unitRemoved(body []any) []Event {
-	name, _ := bus.FirstArg[string](body)
-	w := ws.units[name]
-	if w == nil {
-		return nil
-	}
-	return w.endEvents()
 }
 
 // endEvents returns the event for the end of the scope, once, if the kernel confirms that it has no

@@ -237,22 +237,21 @@ func (s *shim) rejectKeys(t *text, problem string) {
 func isUserInput(b []byte) bool {
 	for len(b) > 0 {
 		rest, found := bytes.CutPrefix(b, []byte("\x1b["))
-		if !found {
+		if !found || len(rest) == 0 {
 			return true
 		}
-		switch {
-		case bytes.HasPrefix(rest, []byte{'I'}), bytes.HasPrefix(rest, []byte{'O'}):
+		switch rest[0] {
+		case 'I', 'O':
 			b = rest[1:]
-			continue
-		case bytes.HasPrefix(rest, []byte{'<'}), bytes.HasPrefix(rest, []byte{'?'}), bytes.HasPrefix(rest, []byte{'>'}):
+		case '<', '?', '>':
 			end := bytes.IndexFunc(rest[1:], func(r rune) bool { return r >= 0x40 })
 			if end < 0 {
 				return false // an incomplete sequence
 			}
 			b = rest[end+2:]
-			continue
+		default:
+			return true
 		}
-		return true
 	}
 	return false
 }

@@ -62,9 +62,6 @@ func (n *notifier) remove() {
 
 // environment returns env with NOTIFY_SOCKET set.
 func (n *notifier) environment(env []string) []string {
-	if n.fd == 0 {
-		return env
-	}
 	const name = "NOTIFY_SOCKET="
 	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) })
 	return append(env, name+n.path)

@@ -30,11 +30,6 @@ type output struct {
 
 func (o *output) pending() []byte { return o.buf[o.start : o.end-o.held] }
 
-// reset drops the pending output, except the held bytes.
-func (o *output) reset() {
-	o.start, o.end = 0, copy(o.buf[:], o.buf[o.end-o.held:o.end])
-}
-
 // restart drops the pending output and inserts first before the held bytes.
 func (o *output) restart(first []byte) {
 	var held [maxHeld]byte
@@ -51,7 +46,7 @@ func (s *shim) hasRoom() bool { return len(s.out.pending()) == 0 || !s.pane.isOp
 func (s *shim) readOutput() []byte {
 	o := &s.out
 	if s.hasRoom() {
-		o.reset()
+		o.restart(nil)
 	}
 	limit := outputSize
 	if s.agentEnded {

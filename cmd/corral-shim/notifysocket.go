@@ -85,7 +85,7 @@ func (s *shim) receiveNotifications() (more bool) {
 			return false
 		}
 		text, passed, e := s.incoming.receive(s.notifier.fd)
-		// The sender of BARRIER=1 waits for this, to know that everything it has sent before was received.
+		// The sender of BARRIER=1 waits for this, to know that everything sent before was received.
 		closeIfOpen(passed)
 		if e == unix.EAGAIN {
 			s.notifier.isReadable = false

@@ -280,8 +280,8 @@ func (l *agentLoader) setIDSource(a assignment) error {
 	return nil
 }
 
-// list returns a function that adds the words of a value to a list. It ignores a word with a warning
-// if check returns an error. An empty value empties the list.
+// list returns a function that adds the words of a value to a list. It ignores a word, with a
+// warning, if check returns an error. An empty value empties the list.
 func (l *agentLoader) list(
 	to *[]string, check func(word string) error, add func(list []string, word string) []string,
 ) func(assignment) error {

@@ -88,8 +88,8 @@ func (p program) execute(ctx context.Context, dir string, variables, options, ar
 	if err != nil {
 		return "", err
 	}
-	// Pipes would not do: a process that a hook leaves in the background keeps them open, so that their
-	// end is not seen before it exits.
+	// Pipes would not do: a process that a hook leaves in the background keeps them open, so that
+	// their end is not seen before it exits.
 	stdout, err1 := memoryFile("stdout")
 	stderr, err2 := memoryFile("stderr")
 	defer func() { _, _ = stdout.Close(), stderr.Close() }()

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -20,12 +19,10 @@ func (s *Supervisor) SuspendAll(ctx context.Context) ([]string, error) {
 // contains the reason. Errors: ShuttingDown.
 func (s *Supervisor) ResumeAll(ctx context.Context) ([]string, error) {
 	var ids []string
-	var refused error
-	err := s.loop.do(func() {
-		refused = s.loop.shutdown.check()
+	if err := s.loop.try(func() error {
 		ids = s.loop.sessions.idsWhere(func(e *entry) bool { return e.rec.View().State == session.Suspended })
-	})
-	if err = errors.Join(err, refused); err != nil {
+		return s.loop.shutdown.check()
+	}); err != nil {
 		return nil, err
 	}
 	return s.loop.operations.forEachID(ctx, ids, maxResumes, s.Resume)

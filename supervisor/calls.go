@@ -21,15 +21,13 @@ var ErrClosed = errors.New("corrald is shutting down")
 // channel that f has returned, unless that is nil. Any goroutine but the event loop may call it.
 func (l *loop) withSession(ctx context.Context, id string, f func(*entry) (<-chan error, error)) error {
 	var reply <-chan error
-	var err error
-	if e := l.do(func() {
-		var e *entry
-		if e, err = l.sessions.find(id); err == nil {
+	err := l.try(func() error {
+		e, err := l.sessions.find(id)
+		if err == nil {
 			reply, err = f(e)
 		}
-	}); e != nil {
-		return e
-	}
+		return err
+	})
 	if err != nil || reply == nil {
 		return err
 	}

@@ -194,10 +194,10 @@ func checkLabels(labels map[string]string) error {
 // createChecked is Create after everything is checked. The id is "" if no session was created.
 func (c *creation) createChecked(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	var reply <-chan error
-	if e := c.loop.do(func() {
-		var e *entry
-		if e, err = c.create(agent, spec); err != nil {
-			return
+	if err := c.loop.try(func() error {
+		e, err := c.create(agent, spec)
+		if err != nil {
+			return err
 		}
 		id = e.rec.ID
 		if spec.NoStart {
@@ -205,10 +205,8 @@ func (c *creation) createChecked(ctx context.Context, agent string, spec Spec) (
 		} else {
 			reply = e.beginRun(session.OpStart, false, claim{callerEnvironment: spec.CallerEnvironment})
 		}
-	}); e != nil {
-		return "", e
-	}
-	if err != nil {
+		return nil
+	}); err != nil {
 		return "", err
 	}
 	accepted(ctx)

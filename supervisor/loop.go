@@ -111,9 +111,14 @@ func (l *loop) post(f func()) {
 // do has f called on the event loop and waits until f has returned. Any goroutine but the event
 // loop may call it. Errors: ErrClosed.
 func (l *loop) do(f func()) error {
-	ran := make(chan error, 1)
-	l.post(func() { f(); ran <- nil })
-	return l.awaitReply(l.ctx, ran)
+	return l.try(func() error { f(); return nil })
+}
+
+// try is do for a function whose error it returns. Errors: ErrClosed, those of f.
+func (l *loop) try(f func() error) error {
+	result := make(chan error, 1)
+	l.post(func() { result <- f() })
+	return l.awaitReply(l.ctx, result)
 }
 
 // run is the event loop. It returns when ctx is done and everything was saved.

@@ -123,30 +123,25 @@ func (s *Supervisor) Sessions() (all []*Snapshot, err error) {
 
 // Session returns a snapshot of one session. Errors: NoSuchSession.
 func (s *Supervisor) Session(id string) (snap *Snapshot, err error) {
-	if closed := s.loop.do(func() {
-		var e *entry
-		if e, err = s.loop.sessions.find(id); err == nil {
-			snap = e.published
+	err = s.loop.doWith(id, func(e *entry) error {
+		if snap = e.published; snap == nil { // it was created in this iteration
+			return NoSession(id)
 		}
-	}); closed != nil {
-		return nil, closed
-	}
-	if err == nil && snap == nil { // it was created in this iteration
-		err = NoSession(id)
-	}
+		return nil
+	})
 	return snap, err
 }
 
 // ByUnit returns the id of the session to which a scope belongs. Errors: NoSessionForUnit.
 func (s *Supervisor) ByUnit(unit string) (id string, err error) {
-	err = s.loop.do(func() {
-		if e := s.loop.sessions.byUnit[unit]; e != nil {
-			id = e.rec.ID
+	err = s.loop.try(func() error {
+		e := s.loop.sessions.byUnit[unit]
+		if e == nil {
+			return refuse(NoSessionForUnit, "no session has unit %s", brief(unit))
 		}
+		id = e.rec.ID
+		return nil
 	})
-	if err == nil && id == "" {
-		err = refuse(NoSessionForUnit, "no session has unit %s", brief(unit))
-	}
 	return id, err
 }
 

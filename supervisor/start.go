@@ -167,18 +167,14 @@ var errEnded = errors.New("the run has ended already")
 // goroutine but the event loop may call it.
 func (s *runStart) proceed(run string, resolution *workspaces.Resolution) error {
 	e := s.e
-	result := errEnded
-	err := e.loop.do(func() {
-		if e.isCurrent(run) && !e.rec.Run.Ended() {
-			e.setResolvedPath(resolution)
-			e.watchWorkspace()
-			result = nil
+	return e.loop.try(func() error {
+		if !e.isCurrent(run) || e.rec.Run.Ended() {
+			return errEnded
 		}
+		e.setResolvedPath(resolution)
+		e.watchWorkspace()
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return result
 }
 
 // postStartStep is postEvent for a step of StartScope. If the event reports that the run begins a

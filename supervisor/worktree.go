@@ -88,16 +88,15 @@ func (c *creation) createInWorktree(ctx context.Context, agent string, spec Spec
 
 // reserve chooses the id of a session that is about to be created, and reserves it.
 func (c *creation) reserve(agent string, spec Spec) (id string, err error) {
-	if e := c.loop.do(func() {
+	err = c.loop.try(func() (err error) {
 		if _, err = c.checkCreatable(agent, spec); err == nil {
 			id, err = c.chooseID(agent, spec)
 		}
 		if err == nil {
 			c.reserved[id] = true
 		}
-	}); e != nil {
-		return "", e
-	}
+		return err
+	})
 	return id, err
 }
 

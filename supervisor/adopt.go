@@ -66,7 +66,7 @@ func (a *adoption) listAndCompare(ctx context.Context) error {
 			units = append(units, r.Unit)
 		}
 	}
-	if err := a.loop.system.Systemd.WatchScopes(ctx, units); err != nil {
+	if err := a.loop.system.Systemd.Watch(ctx, units...); err != nil {
 		return err
 	}
 	failpoint.Hit("adopt.watched")

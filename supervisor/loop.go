@@ -255,6 +255,16 @@ func (x *index) findByUnit(unit string) *entry {
 	return nil
 }
 
+// contains reports whether matches returns true for any session.
+func (x *index) contains(matches func(*entry) bool) bool {
+	for _, e := range x.byID {
+		if matches(e) {
+			return true
+		}
+	}
+	return false
+}
+
 // sorted returns all sessions, sorted by time of creation and id.
 func (x *index) sorted() []*entry {
 	return slices.SortedFunc(maps.Values(x.byID), func(a, b *entry) int {

@@ -49,7 +49,7 @@ func (a *adoption) rebuild(ctx context.Context, scopes []Scope) ([]Scope, error)
 		return scopes, nil
 	}
 	// As in listAndCompare: watch first, then list.
-	if err := a.loop.system.Systemd.WatchScopes(ctx, units); err != nil {
+	if err := a.loop.system.Systemd.Watch(ctx, units...); err != nil {
 		return nil, err
 	}
 	return a.loop.system.Systemd.Scopes(ctx)

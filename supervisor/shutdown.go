@@ -110,7 +110,7 @@ func (d *shutdown) run() {
 				e.apply(session.EndRequested{Op: session.OpSuspend, Why: reasonLoginSessionEnded, Systemd: true})
 			}
 		}
-		d.waitForScopes(d.loop.hasLiveRuns)
+		d.waitForScopes(d.hasLiveRuns)
 		return
 	}
 	d.announce(d.machineStops)
@@ -163,7 +163,7 @@ func (d *shutdown) isManagerStopping() bool {
 // It abandons all others to systemd, which cannot know yet that this daemon exits. A run that has
 // ended by such a stop before systemd could report it is recorded as stopped.
 func (d *shutdown) detectStoppingScopes() {
-	if !d.loop.hasLiveRuns() {
+	if !d.hasLiveRuns() {
 		return
 	}
 	ctx, cancel := d.loop.clocks.AfterFunc.Context(d.loop.ctx, shutdownQueryTimeout)
@@ -211,15 +211,9 @@ func (d *shutdown) detectStoppingScopes() {
 
 // hasStoppingScopes reports whether there are agents to wait for in scopes that systemd stops.
 func (d *shutdown) hasStoppingScopes() bool {
-	if d.stopQueries > 0 {
-		return true
-	}
-	for _, e := range d.loop.sessions.byID {
-		if e.run.scope.systemdStops && e.rec.Run.Live() && !e.run.scope.isEmptied() {
-			return true
-		}
-	}
-	return false
+	return d.stopQueries > 0 || d.loop.sessions.contains(func(e *entry) bool {
+		return e.run.scope.systemdStops && e.rec.Run.Live() && !e.run.scope.isEmptied()
+	})
 }
 
 // shutdownMargin is how much longer than the agents' stop timeout a shutdown may take: until the
@@ -233,7 +227,9 @@ const shutdownMargin = 5 * time.Second
 func (d *shutdown) waitForScopes(mustWait func() bool) {
 	d.loop.finishIteration()
 	d.loop.problems.publish() // and schedule the retry of what could not be saved
-	if !mustWait() && !d.isDetecting() {
+	isDetecting := func(e *entry) bool { return e.detectingPrinted }
+	mustContinue := func() bool { return mustWait() || d.loop.sessions.contains(isDetecting) }
+	if !mustContinue() {
 		return
 	}
 	timeout := d.loop.settings.config.StopTimeout
@@ -248,7 +244,7 @@ func (d *shutdown) waitForScopes(mustWait func() bool) {
 	}
 	limit, cancel := d.loop.clocks.AfterFunc.Context(context.Background(), timeout)
 	defer cancel()
-	for mustWait() || d.isDetecting() {
+	for mustContinue() {
 		select {
 		case f := <-d.loop.mailbox:
 			d.loop.iterate(f)
@@ -258,22 +254,7 @@ func (d *shutdown) waitForScopes(mustWait func() bool) {
 	}
 }
 
-// isDetecting reports whether a conversation that an agent has printed is being detected.
-func (d *shutdown) isDetecting() bool {
-	for _, e := range d.loop.sessions.byID {
-		if e.detectingPrinted {
-			return true
-		}
-	}
-	return false
-}
-
 // hasLiveRuns reports whether any session has a live run.
-func (l *loop) hasLiveRuns() bool {
-	for _, e := range l.sessions.byID {
-		if e.rec.Run.Live() {
-			return true
-		}
-	}
-	return false
+func (d *shutdown) hasLiveRuns() bool {
+	return d.loop.sessions.contains(func(e *entry) bool { return e.rec.Run.Live() })
 }

@@ -186,12 +186,7 @@ func (t *worktrees) undoUnconfirmed() {
 // belongsToSession reports whether the worktree at path was created for a session. It is called on
 // the event loop.
 func (t *worktrees) belongsToSession(path string) bool {
-	for _, e := range t.loop.sessions.byID {
-		if e.rec.Worktree != nil && e.rec.Worktree.Path == path {
-			return true
-		}
-	}
-	return false
+	return t.loop.sessions.contains(func(e *entry) bool { return e.rec.Worktree != nil && e.rec.Worktree.Path == path })
 }
 
 // RemoveWorktree is Remove, and also removes the session's worktree. If changes would be lost,

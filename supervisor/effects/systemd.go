@@ -2,7 +2,6 @@ package effects
 
 import (
 	"context"
-	"time"
 
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/unitname"
@@ -10,12 +9,12 @@ import (
 	"github.com/corrald/corral/units"
 )
 
-// systemd implements supervisor.Systemd.
-type systemd struct{ units *units.Manager }
+// systemd implements supervisor.Systemd. Watch, Abandon and StartTime are those of units.Manager.
+type systemd struct{ *units.Manager }
 
 // Scopes implements supervisor.Systemd.
 func (s systemd) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
-	all, err := s.units.List(ctx, unitname.Scopes)
+	all, err := s.List(ctx, unitname.Scopes)
 	if err != nil {
 		return nil, err
 	}
@@ -31,36 +30,21 @@ func (s systemd) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 	return scopes, nil
 }
 
-// WatchScopes implements supervisor.Systemd.
-func (s systemd) WatchScopes(ctx context.Context, units []string) error {
-	return s.units.Watch(ctx, units...)
-}
-
-// Abandon implements supervisor.Systemd.
-func (s systemd) Abandon(ctx context.Context, units []string) ([]string, error) {
-	return s.units.Abandon(ctx, units)
-}
-
 // PulledIn implements supervisor.Systemd.
 func (s systemd) PulledIn(ctx context.Context) ([]string, error) {
-	return s.units.PulledIn(ctx, "corral@", ".service")
+	return s.Manager.PulledIn(ctx, "corral@", ".service")
 }
 
 // StopCause implements supervisor.Systemd.
 func (s systemd) StopCause(ctx context.Context, unit string) (supervisor.StopCause, error) {
-	cause, err := s.units.StopCause(ctx, unit)
+	cause, err := s.Manager.StopCause(ctx, unit)
 	return supervisor.StopCause(cause), err
-}
-
-// StartTime implements supervisor.Systemd.
-func (s systemd) StartTime(ctx context.Context) (time.Duration, error) {
-	return s.units.StartTime(ctx)
 }
 
 // IsStopping implements supervisor.Systemd. If systemd does not answer in time, the result is
 // false: an unknown state does not end agents. At worst systemd ends them, which suspends them as
 // well.
 func (s systemd) IsStopping(ctx context.Context) bool {
-	state, err := s.units.State(ctx)
+	state, err := s.State(ctx)
 	return err == nil && state == bus.SystemStopping
 }

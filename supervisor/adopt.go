@@ -185,7 +185,8 @@ func (w *scopeWatch) adopt(sc Scope, exited bool) bool {
 		e.apply(session.MachineWentDown{Run: r.ID, At: ended.At})
 		return false
 	case sc.Active && (r.InvocationID == "" || sc.InvocationID == r.InvocationID):
-		if w.recheckEmpty() {
+		// A scope that is empty for as long as emptyScopeTimeout has ended, and systemd has not noticed.
+		if w.stayedEmpty = w.stayedEmpty && w.isEmpty(); w.stayedEmpty {
 			e.run.exit.read()
 			w.release()
 			w.applyEnd(ended)

@@ -216,16 +216,6 @@ func (r *statusReports) apply(m shimwire.Message, source session.Source, report 
 	e.run.openFileDetection.detectIfDue(report.Activity, false)
 }
 
-// markAnswered records that the agent was sent input after it had made the requests of these status
-// reports.
-func (r *statusReports) markAnswered(run string, requests session.Seqs) {
-	e := r.e
-	if e.rec.Run != nil && e.rec.Run.ID == run {
-		r.answeredAt = e.loop.clocks.Monotonic()
-		e.apply(session.Answered{Run: run, Reports: requests})
-	}
-}
-
 // checkWaiting returns an error if the session's agent does not wait for input. Errors: NotWaiting.
 func (r *statusReports) checkWaiting() error {
 	e := r.e

@@ -96,7 +96,10 @@ func (e *entry) outcomeError(a session.Answer) error {
 	id, state := e.rec.ID, e.rec.View().State
 	switch a.Outcome {
 	case session.NotPossible:
-		return e.notPossible()
+		if e.removed || e.pending.Removing() {
+			return refuse(InvalidState, "session %q was removed meanwhile", id)
+		}
+		return stateError(e)
 	case session.Replaced:
 		return refuse(InvalidState, "session %q: another operation has replaced this one", id)
 	case session.StoppedMeanwhile:
@@ -118,14 +121,6 @@ func (e *entry) outcomeError(a session.Answer) error {
 		return a.Err
 	}
 	return nil
-}
-
-// notPossible returns why an operation is not possible in the session's state.
-func (e *entry) notPossible() error {
-	if e.removed || e.pending.Removing() {
-		return refuse(InvalidState, "session %q was removed meanwhile", e.rec.ID)
-	}
-	return stateError(e)
 }
 
 // waiter is a call that is answered once ready returns true.

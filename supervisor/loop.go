@@ -272,10 +272,6 @@ func (x *index) sorted() []*entry {
 	})
 }
 
-func (l *loop) now() session.Now {
-	return session.Now{Wall: time.Now(), Monotonic: l.clocks.Monotonic()}
-}
-
 // timeOf returns the time of the wall clock for a time of CLOCK_MONOTONIC.
 func (l *loop) timeOf(monotonic time.Duration) time.Time {
 	return time.Now().Add(monotonic - l.clocks.Monotonic())

@@ -248,21 +248,15 @@ func (s *Supervisor) Kill(ctx context.Context, id, recipient string, signal int)
 // scope. Errors: NoSuchSession, InvalidState.
 func (s *Supervisor) Archive(ctx context.Context, id string) error {
 	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := checkArchivable(e); err != nil {
-			return nil, err
+		if !e.rec.Can(e.pending, session.OpArchive, false) {
+			if err := checkStartable(e); err != nil {
+				return nil, err
+			}
 		}
 		return e.request(func(reply session.ReplyID) session.Event {
 			return session.ArchiveRequested{Reply: reply}
 		}), nil
 	})
-}
-
-// checkArchivable returns an error if the session has an agent, or is about to have one.
-func checkArchivable(e *entry) error {
-	if e.rec.Can(e.pending, session.OpArchive, false) {
-		return nil
-	}
-	return checkStartable(e)
 }
 
 // Describe sets the description of the session. Errors: NoSuchSession, Invalid, OverLimit.

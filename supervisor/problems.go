@@ -89,12 +89,6 @@ func (ps *problemList) clearFile(e *entry, path string) {
 	ps.drop(func(p Problem) bool { return p.Session == e.rec.ID && p.Path == path })
 }
 
-// dropOf drops the problems of a session that is being removed.
-func (ps *problemList) dropOf(id string) {
-	ps.drop(func(p Problem) bool { return p.Session == id })
-	ps.stale = true // it may have had other problems than those that add has added
-}
-
 // drop drops the problems that add has added and for which isOver returns true.
 func (ps *problemList) drop(isOver func(Problem) bool) {
 	before := len(ps.added)
@@ -128,7 +122,8 @@ func (ps *problemList) list() []Problem {
 			all = append(all, Problem{Session: e.rec.ID, Text: saveProblem(e.saving.err)})
 		}
 		if err := e.watchError(); err != nil && ps.loop.files.Inotify() != nil {
-			all = append(all, Problem{Session: e.rec.ID, Text: watchProblem(err)})
+			text := err.Error() + "; its end and changes of its workspace may be reported late"
+			all = append(all, Problem{Session: e.rec.ID, Text: text})
 		}
 		if e.run.scope.deferredEnd != nil {
 			all = append(all, Problem{Session: e.rec.ID, Text: outsideScopeProblem})
@@ -155,15 +150,4 @@ func saveProblem(err error) string {
 		remedy = "the disk may be failing, see journalctl -k"
 	}
 	return err.Error() + "; " + remedy + ", and it will be saved automatically"
-}
-
-// watchProblem returns the text of the problem that files of a session cannot be watched.
-func watchProblem(err error) string {
-	return err.Error() + "; its end and changes of its workspace may be reported late"
-}
-
-// inotifyProblem returns the text of the problem that no file can be watched.
-func inotifyProblem(err error) string {
-	return err.Error() + ": close programs that use many, or raise fs.inotify.max_user_instances; " +
-		"until then, ends of sessions and changes of workspaces may be reported late"
 }

@@ -88,7 +88,8 @@ func (e *entry) remove() error {
 	}
 	e.unwatchRun()
 	e.unwatchWorkspace()
-	e.loop.problems.dropOf(e.rec.ID)
+	e.loop.problems.drop(func(p Problem) bool { return p.Session == e.rec.ID })
+	e.loop.problems.stale = true // it may have had other problems than those that add has added
 	e.removed = true
 	delete(e.loop.sessions.byID, e.rec.ID)
 	delete(e.loop.sessions.byUnit, unitname.Scope(e.rec.Agent, e.rec.ID))

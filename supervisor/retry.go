@@ -41,7 +41,9 @@ func (r *retrier) openFiles() {
 		if r.loop.problems.daemon["inotify"] == "" {
 			r.loop.log.Error("changes of files are reported late", "err", err, "message_id", journal.NotWatched)
 		}
-		r.loop.problems.set("inotify", inotifyProblem(err))
+		r.loop.problems.set("inotify", err.Error()+
+			": close programs that use many, or raise fs.inotify.max_user_instances; "+
+			"until then, ends of sessions and changes of workspaces may be reported late")
 		return
 	}
 	r.loop.files.SetWatchers(in, notifier)

@@ -87,13 +87,6 @@ func (f *runFiles) tryWatch() (err error) {
 	return f.watchControlGroup()
 }
 
-// watchScope is watch for the control group of a scope that has become active.
-func (f *runFiles) watchScope() {
-	if err := f.watchControlGroup(); err != nil {
-		f.recordError(err)
-	}
-}
-
 // watchControlGroup watches whether the run's scope is frozen or thawed, by any program, or becomes
 // empty, and checks both once. It returns nil if the control group does not exist.
 func (f *runFiles) watchControlGroup() error {

@@ -114,13 +114,6 @@ func (w *scopeWatch) isEmpty() bool {
 	return !w.e.loop.system.ControlGroups.IsPopulated(w.e.rec.Run.ControlGroup)
 }
 
-// recheckEmpty reports whether the run's scope, which systemd lists as active, has been empty for
-// emptyScopeTimeout: the scope has then ended, and systemd has not noticed.
-func (w *scopeWatch) recheckEmpty() bool {
-	w.stayedEmpty = w.stayedEmpty && w.isEmpty()
-	return w.stayedEmpty
-}
-
 // release has systemd end the run's scope, which is empty. The session's next effects, which may
 // need the scope's name, wait for that.
 func (w *scopeWatch) release() {

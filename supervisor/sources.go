@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
 )
 
@@ -39,11 +38,11 @@ func (e *entry) check() {
 // updateWatches watches the processes and the control group of the session's run that have to be
 // watched now that facts have changed.
 func (e *entry) updateWatches() {
-	if r := e.rec.Run; r.Live() {
+	if e.rec.Run.Live() {
 		e.run.tmux.update()
 		e.run.agent.update()
-		if r.Scope == session.ScopeActive {
-			e.run.files.watchScope()
+		if err := e.run.files.watchControlGroup(); err != nil {
+			e.run.files.recordError(err)
 		}
 	}
 }

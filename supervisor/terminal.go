@@ -244,7 +244,10 @@ func (o *operations) giveInput(
 	}
 	// The session may have been removed meanwhile. This is not an error: the input was sent.
 	_ = o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		e.run.reports.markAnswered(run, requests)
+		if e.rec.Run != nil && e.rec.Run.ID == run {
+			e.run.reports.answeredAt = e.loop.clocks.Monotonic()
+			e.apply(session.Answered{Run: run, Reports: requests})
+		}
 		return e.whenPublished(), nil
 	})
 	return nil

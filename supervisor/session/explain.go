@@ -30,7 +30,7 @@ func (s *Session) Explain() []Evidence {
 	all = append(all, Evidence{word.Activity, string(source), since, activity})
 	a := s.Attention()
 	if s.Run.AgentAlive() {
-		all = append(all, s.explainOthers(word.Activity, source, activityOf)...)
+		all = append(all, s.explainOthers(word.Activity, source, func(r Report) string { return r.Activity })...)
 	}
 	if a.Reason != "" {
 		source := string(a.Source)
@@ -48,8 +48,6 @@ func (s *Session) Explain() []Evidence {
 	}
 	return all
 }
-
-func activityOf(report Report) string { return report.Activity }
 
 func reasonOf(report Report) string {
 	if report.Reason == "" {

@@ -67,29 +67,47 @@ func (s *Supervisor) Resume(ctx context.Context, id string) error {
 
 // start is Start with the environment of the caller, nil if it is unknown.
 func (o *operations) start(ctx context.Context, id string, caller []string) error {
-	workspace, err := o.resolveExclusive(ctx, id, checkStartable)
+	return o.beginFresh(ctx, id, session.OpStart, checkStartable, caller)
+}
+
+// restart is Restart with the environment of the caller, nil if it is unknown.
+func (o *operations) restart(ctx context.Context, id string, caller []string) error {
+	return o.beginFresh(ctx, id, session.OpRestart, checkRestartable, caller)
+}
+
+// beginFresh begins a fresh run by a start or a restart, for which the session's own state has to
+// satisfy checkState.
+func (o *operations) beginFresh(
+	ctx context.Context, id string, op session.Op, checkState func(*entry) error, caller []string,
+) error {
+	workspace, err := o.resolveExclusive(ctx, id, checkState)
 	if err != nil {
 		return err
 	}
 	return o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := e.checkCanStart(false, workspace); err != nil {
+		if err := e.checkCanStart(checkState, false, workspace); err != nil {
 			return nil, err
 		}
-		return e.beginRun(session.OpStart, false, claim{resolution: workspace, callerEnvironment: caller}), nil
+		return e.beginRun(op, false, claim{resolution: workspace, callerEnvironment: caller}), nil
 	})
 }
 
-// checkCanStart returns an error if the session cannot be started now: because the daemon or the
-// machine shuts down, because of the session's own state, or because the workspace or the
-// conversation is in use. Resumed is set if the new run is to continue the conversation.
-func (e *entry) checkCanStart(resumed bool, workspace *workspaces.Resolution) error {
+// checkCanStart returns an error if a run of the session cannot begin now: because the daemon or
+// the machine shuts down, because of the session's own state, or because another session uses the
+// workspace or the conversation. Resumed is set if the run is to continue the conversation.
+func (e *entry) checkCanStart(
+	checkState func(*entry) error, resumed bool, workspace *workspaces.Resolution,
+) error {
 	if err := e.loop.shutdown.check(); err != nil {
 		return err
 	}
-	if err := checkStartable(e); err != nil {
+	if err := checkState(e); err != nil {
 		return err
 	}
-	return checkUnoccupied(e, resumed, workspace)
+	if err := e.loop.checkWorkspaceFree(e.rec, workspaces.NextDirectory(e.rec, workspace)); err != nil {
+		return err
+	}
+	return e.loop.checkConversationFree(e.rec, conversations.Continues(e.rec, resumed))
 }
 
 // checkStartable returns an error if the session cannot be started because it runs, is archived, or
@@ -102,35 +120,6 @@ func checkStartable(e *entry) error {
 		return refuse(InvalidState, "session %q is being removed", e.rec.ID)
 	}
 	return stateError(e)
-}
-
-// checkUnoccupied returns an error if another session uses the workspace or the conversation that a
-// new run of this session would use.
-func checkUnoccupied(e *entry, resumed bool, workspace *workspaces.Resolution) error {
-	if err := e.loop.checkWorkspaceFree(e.rec, workspaces.NextDirectory(e.rec, workspace)); err != nil {
-		return err
-	}
-	return e.loop.checkConversationFree(e.rec, conversations.Continues(e.rec, resumed))
-}
-
-// restart is Restart with the environment of the caller, nil if it is unknown.
-func (o *operations) restart(ctx context.Context, id string, caller []string) error {
-	workspace, err := o.resolveExclusive(ctx, id, checkRestartable)
-	if err != nil {
-		return err
-	}
-	return o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := checkRestartable(e); err != nil {
-			return nil, err
-		}
-		if err := o.loop.shutdown.check(); err != nil {
-			return nil, err
-		}
-		if err := checkUnoccupied(e, false, workspace); err != nil {
-			return nil, err
-		}
-		return e.beginRun(session.OpRestart, false, claim{resolution: workspace, callerEnvironment: caller}), nil
-	})
 }
 
 // checkRestartable returns an error if the session is archived, is about to run again, or is being
@@ -173,7 +162,7 @@ func (o *operations) resume(ctx context.Context, id string, caller []string) err
 		case stale:
 			return e.beginRun(session.OpResume, true, claim{callerEnvironment: caller}), nil
 		}
-		if err := e.checkCanStart(true, workspace); err != nil {
+		if err := e.checkCanStart(checkStartable, true, workspace); err != nil {
 			return nil, err
 		}
 		return e.beginRun(session.OpResume, false, claim{resolution: workspace, callerEnvironment: caller}), nil
@@ -215,7 +204,7 @@ func (e *entry) requestSuspend(why string) (<-chan error, error) {
 }
 
 // Kill sends a signal to the agent alone, to all processes of the scope, or to the leftover
-// processes; recipient is session.RecipientAgent, RecipientAll or RecipientLeftovers. Errors:
+// processes; recipient is word.Agent, All or Leftovers. Errors:
 // NoSuchSession, InvalidState, Invalid.
 func (s *Supervisor) Kill(ctx context.Context, id, recipient string, signal int) error {
 	if signal < 1 || signal > 64 {

@@ -50,7 +50,7 @@ func hangUp(t supervisor.Target) error {
 }
 
 // signal sends a signal to the agent, to all processes of the scope or to leftover processes only,
-// as recipient, one of session's Recipient constants, specifies. It continues the shim, so that the
+// as recipient (word.Agent, All or Leftovers) specifies. It continues the shim, so that the
 // shim can record an exit, unless the signal stops processes or is only for leftover processes.
 func (x *Executor) signal(ctx context.Context, t supervisor.Target, recipient string, signal unix.Signal) error {
 	var err error

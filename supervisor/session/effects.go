@@ -43,7 +43,7 @@ type (
 	Freeze          struct{} // returns once no process of the scope runs; after an error none is frozen
 	Thaw            struct{} // does nothing if the scope itself is not frozen
 	SendSignal      struct { // of a client
-		Recipient string // RecipientAgent, RecipientAll or RecipientLeftovers
+		Recipient string // word.Agent, All or Leftovers
 		Signal    int
 	}
 	KillProcess  struct{ Process Process } // sends SIGKILL to exactly this process

@@ -130,9 +130,16 @@ func (i *shutdownInhibitor) handleShutdown(ctx context.Context, down, connected 
 	i.asleep = false
 	if connected {
 		i.setShuttingDown(ctx, down)
-	} else {
-		i.disconnected()
+		return
 	}
+	_ = i.manager.Close()
+	i.manager = nil
+	// Without the connection the daemon could not learn when to release the lock, which would only
+	// delay the shutdown. During a suspension that time is known, so the lock is kept.
+	if i.suspendDone == nil {
+		i.releaseLock()
+	}
+	i.scheduleReconnect(minReconnectDelay)
 }
 
 // acquireLock takes the lock if an agent runs.
@@ -188,18 +195,6 @@ func runAsync(ctx context.Context, f func(context.Context)) <-chan struct{} {
 	}()
 	<-accepted
 	return ended
-}
-
-// disconnected closes the connection and releases the lock: without the connection the daemon could
-// not learn when to release it, and the lock would only delay the shutdown. During a suspension the
-// time of release is known, so the lock is kept.
-func (i *shutdownInhibitor) disconnected() {
-	_ = i.manager.Close()
-	i.manager = nil
-	if i.suspendDone == nil {
-		i.releaseLock()
-	}
-	i.scheduleReconnect(minReconnectDelay)
 }
 
 func (i *shutdownInhibitor) scheduleReconnect(delay time.Duration) {

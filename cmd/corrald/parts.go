@@ -185,11 +185,14 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	}
 	d.sup = supervisor.New(options)
 	d.tmuxProblems = tmuxProblems{log: log, publish: d.sup.SetProblem}
-	d.environments.LoginShellProblem = d.reportLoginShell
+	d.environments.LoginShellProblem = func(err error) {
+		d.setProblem("login shell", err,
+			"runs started without an environment of the caller lack it (see LoginShell= in corral.conf)")
+	}
 	executor.TmuxConfig = d.tmuxProblems.record
 	d.inhibitor.suspend, d.inhibitor.resume = d.sup.SuspendForShutdown, d.sup.ShutdownCancelled
 	d.inhibitor.flush, d.inhibitor.onWake = d.sup.Flush, d.sup.AlarmRang
-	d.reportConfiguration(problem)
+	d.setProblem("configuration", problem, configurationRemedy)
 	go alarm.Run(d.sup.AlarmRang)
 	if table, err := mounts.Open(); err == nil {
 		go table.Run(d.sup.MountsChanged)
@@ -246,29 +249,21 @@ func (d *parts) readConfiguration() (config.Config, map[string]config.Agent, err
 	return conf, agents, err
 }
 
-// reportConfiguration publishes a problem if the configuration could not be read, and resolves it
-// otherwise.
-func (d *parts) reportConfiguration(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error() + "; fix it, then run: systemctl --user reload corrald"
-	}
-	d.sup.SetProblem("configuration", text)
-}
+const configurationRemedy = "fix it, then run: systemctl --user reload corrald"
 
-// reportLoginShell publishes a problem if the login shell's environment could not be read, and
-// resolves it otherwise.
-func (d *parts) reportLoginShell(err error) {
+// setProblem publishes err as a problem, with its remedy or consequence, and resolves the problem if
+// err is nil.
+func (d *parts) setProblem(topic string, err error, remedy string) {
 	text := ""
 	if err != nil {
-		text = err.Error() + "; runs started without an environment of the caller lack it (see LoginShell= in corral.conf)"
+		text = err.Error() + "; " + remedy
 	}
-	d.sup.SetProblem("login shell", text)
+	d.sup.SetProblem(topic, text)
 }
 
 func (d *parts) reload() error {
 	conf, agents, err := d.readConfiguration()
-	d.reportConfiguration(err)
+	d.setProblem("configuration", err, configurationRemedy)
 	if err != nil {
 		return err
 	}

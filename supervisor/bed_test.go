@@ -3,6 +3,8 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -293,8 +295,18 @@ func (r *records) Save(rec *session.Session, _ string) error {
 	r.trace("save %s: %s", rec.ID, state)
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.saved[rec.ID] = rec.Clone()
+	r.saved[rec.ID] = copied(rec)
 	return nil
+}
+
+// copied returns the session as it is read again from its record.
+func copied(rec *session.Session) *session.Session {
+	data, err := json.Marshal(rec)
+	saved := new(session.Session)
+	if err = errors.Join(err, json.Unmarshal(data, saved)); err != nil {
+		panic(err)
+	}
+	return saved
 }
 
 func (r *records) last(id string) *session.Session {

@@ -518,7 +518,7 @@ func printDecisions(cells map[cell]map[string]bool) string {
 	}
 	slices.SortFunc(places, func(a, b place) int {
 		return cmp.Or(
-			cmp.Compare(slices.Index(session.States, a.state), slices.Index(session.States, b.state)),
+			cmp.Compare(slices.Index(states, a.state), slices.Index(states, b.state)),
 			cmp.Compare(a.op, b.op), cmp.Compare(a.phase, b.phase))
 	})
 	var texts []string

@@ -261,7 +261,7 @@ func FuzzApply(f *testing.F) {
 			archived := s.View().State == session.Archived
 			s.Apply(eventFrom(data[0], data[1], data[2]))
 			v := s.View()
-			require.Contains(t, session.States, v.State)
+			require.Contains(t, states, v.State)
 			require.NotEmpty(t, v.State.Lifecycle())
 			require.True(t, !archived || v.State == session.Archived, "archived is final")
 			require.Equal(t, v, s.Clone().View())

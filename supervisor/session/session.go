@@ -8,8 +8,6 @@
 package session
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -245,32 +243,6 @@ type Run struct {
 	// a daemon has found the run alive.
 	LeftRunning time.Time `json:"left,omitzero"`
 	MachineDown time.Time `json:"machine_down,omitzero"` // when a daemon found that the run's boot is over
-}
-
-// Clone returns a copy that shares nothing with s.
-func (s *Session) Clone() *Session {
-	c := *s
-	c.Command = slices.Clone(s.Command)
-	c.ResumeCommand = slices.Clone(s.ResumeCommand)
-	c.Arguments = slices.Clone(s.Arguments)
-	c.EarlierConversations = slices.Clone(s.EarlierConversations)
-	c.Environment = slices.Clone(s.Environment)
-	c.Labels = maps.Clone(s.Labels)
-	c.UnitProperties = slices.Clone(s.UnitProperties)
-	if s.Worktree != nil {
-		w := *s.Worktree
-		c.Worktree = &w
-	}
-	c.Past = slices.Clone(s.Past)
-	if s.Run != nil {
-		r := *s.Run
-		if r.Exit != nil {
-			e := *r.Exit
-			r.Exit = &e
-		}
-		c.Run = &r
-	}
-	return &c
 }
 
 // Resumable reports whether a resume would continue the agent's conversation.

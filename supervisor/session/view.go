@@ -28,11 +28,6 @@ const (
 	Archived  State = word.Archived  // kept, but hidden
 )
 
-// States has every state, in the order of a session's life.
-var States = []State{
-	Created, Starting, Running, Stopping, Stopped, Completed, Failed, Stale, Suspended, Orphaned, Archived,
-}
-
 // Lifecycle returns the group that the state belongs to: active, suspended, archived or error.
 func (s State) Lifecycle() string {
 	switch s {

@@ -365,7 +365,7 @@ func TestLifecycle(t *testing.T) {
 		session.Archived: "archived",
 	}
 	got := map[session.State]string{}
-	for _, s := range session.States {
+	for _, s := range states {
 		got[s] = s.Lifecycle()
 	}
 	assert.Equal(t, want, got)

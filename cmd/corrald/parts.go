@@ -251,8 +251,8 @@ func (d *parts) readConfiguration() (config.Config, map[string]config.Agent, err
 
 const configurationRemedy = "fix it, then run: systemctl --user reload corrald"
 
-// setProblem publishes err as a problem, with its remedy or consequence, and resolves the problem if
-// err is nil.
+// setProblem publishes err as a problem, with its remedy or consequence, and resolves the problem
+// if err is nil.
 func (d *parts) setProblem(topic string, err error, remedy string) {
 	text := ""
 	if err != nil {

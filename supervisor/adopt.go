@@ -175,9 +175,7 @@ func (w *scopeWatch) adopt(sc Scope, exited bool) bool {
 	e, r := w.e, w.e.rec.Run
 	isThisBoot := r.BootID == e.loop.settings.bootID
 	if sc.TimedOut != 0 && isThisBoot && sc.InvocationID == r.InvocationID {
-		e.apply(session.ScopeResult{
-			Run: r.ID, Result: word.Timeout, At: e.loop.timeOf(sc.TimedOut), Monotonic: sc.TimedOut,
-		})
+		e.apply(session.ScopeResult{Run: r.ID, Result: word.Timeout, Moment: e.loop.momentOf(sc.TimedOut)})
 	}
 	ended := session.ScopeEnded{Run: r.ID, Result: sc.Result, At: time.Now()}
 	switch {
@@ -217,7 +215,7 @@ func (w *scopeWatch) adopt(sc Scope, exited bool) bool {
 func (s *runStart) interrupted() {
 	s.e.apply(session.StartFailed{
 		Run: s.e.rec.Run.ID, Reason: "corrald was interrupted while it started", Interrupted: true,
-		At: time.Now(), Monotonic: s.e.loop.clocks.Monotonic(),
+		Moment: s.e.loop.now(),
 	})
 }
 

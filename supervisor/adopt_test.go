@@ -192,7 +192,7 @@ func TestAdopt_ContinuesAPendingStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		rec := runningRecord(b, false)
-		rec.Apply(session.IntentSet{Run: "r1", Intent: session.Stop, At: time.Now()})
+		rec.Apply(session.IntentSet{Run: "r1", Intent: session.Stop, Moment: session.Moment{At: time.Now()}})
 		require.NoError(t, b.records.Create("shop"))
 		b.system.scopes = []Scope{
 			{Name: rec.Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true},

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
@@ -58,7 +57,7 @@ func (e *entry) setConversation(id string, from session.ConversationSource) {
 	before := e.rec.ConversationID
 	e.apply(session.ConversationIdentified{
 		Run: e.rec.Run.ID, ID: id, From: from, Resume: e.conversationRules().ResumeCommand(id),
-		At: time.Now(), Monotonic: e.loop.clocks.Monotonic(),
+		Moment: e.loop.now(),
 	})
 	if now := e.rec.ConversationID; now != before && from != session.Given {
 		e.loop.log.Info("the agent's conversation is known",

@@ -187,7 +187,7 @@ func (e *entry) apply(ev session.Event) {
 // env returns what decisions depend on besides the facts of the session.
 func (e *entry) env() session.Env {
 	return session.Env{
-		Now:     session.Now{Wall: time.Now(), Monotonic: e.loop.clocks.Monotonic()},
+		Moment:  e.loop.now(),
 		Grace:   func() time.Duration { return e.loop.settings.stopTimeout(e.rec) },
 		Closing: e.loop.shutdown.stopping || e.loop.shutdown.machineStops,
 	}

@@ -162,7 +162,7 @@ func (x *exitRecord) recordedStop() (stop session.IntentSet, ok bool) {
 	}
 	return session.IntentSet{
 		Run: r.ID, Intent: session.Stop, Why: session.ByScopeStop, SignalledBySystemd: true,
-		At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.SIGTERMMonotonic,
+		Moment: session.Moment{At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.SIGTERMMonotonic},
 	}, true
 }
 
@@ -230,8 +230,7 @@ func (w *scopeWatch) applyEnd(ended session.ScopeEnded) {
 		ended.Result = word.Success
 		if r.Intent == session.NoIntent {
 			changed := e.rec.Apply(session.IntentSet{
-				Run: r.ID, Intent: session.Stop, Why: session.ByScopeStop,
-				At: time.Now(), Monotonic: e.loop.clocks.Monotonic(),
+				Run: r.ID, Intent: session.Stop, Why: session.ByScopeStop, Moment: e.loop.now(),
 			})
 			e.saving.unsaved = e.saving.unsaved || changed
 		}

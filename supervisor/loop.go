@@ -276,3 +276,11 @@ func (x *index) sorted() []*entry {
 func (l *loop) timeOf(monotonic time.Duration) time.Time {
 	return time.Now().Add(monotonic - l.clocks.Monotonic())
 }
+
+func (l *loop) momentOf(monotonic time.Duration) session.Moment {
+	return session.Moment{At: l.timeOf(monotonic), Monotonic: monotonic}
+}
+
+func (l *loop) now() session.Moment {
+	return session.Moment{At: time.Now(), Monotonic: l.clocks.Monotonic()}
+}

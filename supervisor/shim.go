@@ -222,7 +222,7 @@ func (c *shimConn) killOutsideScope(agent session.Process) {
 	e.queueEffect(session.KillProcess{Process: agent})
 	e.apply(session.StartFailed{
 		Run: e.rec.Run.ID, Reason: fmt.Sprintf("its agent was moved out of its scope, into %q", group),
-		At: time.Now(), Monotonic: e.loop.clocks.Monotonic(),
+		Moment: e.loop.now(),
 	})
 	if !e.pending.Ending() { // the run began in the scope of an earlier one
 		e.apply(session.EndRequested{Op: session.OpStop, Grace: session.FailedGrace})

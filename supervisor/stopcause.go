@@ -78,9 +78,8 @@ func (w *scopeWatch) applyStopCause(signalled bool, cause StopCause) {
 	}
 	switch cause.Result {
 	case word.Timeout:
-		e.apply(session.ScopeResult{
-			Run: e.rec.Run.ID, Result: cause.Result, At: e.loop.timeOf(cause.Since), Monotonic: cause.Since,
-		})
+		since := e.loop.momentOf(cause.Since)
+		e.apply(session.ScopeResult{Run: e.rec.Run.ID, Result: cause.Result, Moment: since})
 		e.apply(session.ScopeStopped{Signalled: signalled})
 		return
 	case word.OOMKill: // not requested by anybody
@@ -92,7 +91,7 @@ func (w *scopeWatch) applyStopCause(signalled bool, cause StopCause) {
 		return func() {
 			request := session.EndRequested{
 				Op: session.OpStop, Systemd: true, Signalled: signalled,
-				At: session.Now{Wall: e.loop.timeOf(cause.Since), Monotonic: cause.Since},
+				At: e.loop.momentOf(cause.Since),
 			}
 			switch {
 			case stopping:

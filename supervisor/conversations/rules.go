@@ -170,7 +170,8 @@ func (r Rules) RecordFromCommandLine() {
 	}
 	rec.Defined = true
 	rec.Apply(session.ConversationIdentified{
-		Run: rec.Run.ID, ID: id, From: session.Given, Resume: r.ResumeCommand(id), At: rec.Run.Requested,
+		Run: rec.Run.ID, ID: id, From: session.Given, Resume: r.ResumeCommand(id),
+		Moment: session.Moment{At: rec.Run.Requested},
 	})
 }
 

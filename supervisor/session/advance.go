@@ -40,7 +40,7 @@ func (n *next) gone() bool {
 		n.Pending.Op, n.Pending.Begin = was.Op, was.Begin
 		n.begin()
 	case was.Op == OpArchive && n.s.Archived.IsZero():
-		n.record(SessionArchived{At: n.env.Wall})
+		n.record(SessionArchived{At: n.env.At})
 	case was.Op == OpRemove:
 		n.Pending.Op = OpRemove
 		n.enter(Cleanup, 0)
@@ -149,7 +149,7 @@ func (n *next) start(due bool) bool {
 		if !r.Started.IsZero() {
 			reason = "its agent did not report that it is ready within " + limit.String()
 		}
-		n.record(StartFailed{Run: r.ID, Reason: reason, At: n.env.Wall, Monotonic: n.env.Monotonic})
+		n.record(StartFailed{Run: r.ID, Reason: reason, Moment: n.env.Moment})
 		p.Op = OpStop
 		n.end(FailedGrace)
 	}

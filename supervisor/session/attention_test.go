@@ -156,7 +156,7 @@ func TestAttention(t *testing.T) {
 		{"failed, and acknowledged", list(crashed, acknowledged(crashed)), "", ""},
 		{"failed again after that",
 			list(crashed, acknowledged(crashed), session.RunBegun{Run: "run-2", At: at(61)},
-				session.StartFailed{Run: "run-2", Reason: "no", At: at(62)}),
+				session.StartFailed{Run: "run-2", Reason: "no", Moment: moment(62)}),
 			"failed", ""},
 		{"completed", list(running, exit(1, 0)), "completed", ""},
 		{"completed, and acknowledged", list(running, exit(1, 0), acknowledged(list(running, exit(1, 0))), empty), "", ""},

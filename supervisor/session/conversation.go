@@ -32,9 +32,7 @@ type ConversationIdentified struct {
 	ID     string
 	From   ConversationSource
 	Resume []string // the command that continues it, nil if there is none
-
-	At        time.Time
-	Monotonic time.Duration // the same moment
+	Moment
 }
 
 // ConversationNotFound reports that the conversation which the run was to continue does not exist.
@@ -49,7 +47,7 @@ func (e ConversationIdentified) apply(s *Session) {
 	if r == nil || e.ID == "" || e.From.rank() < r.ConversationFrom.rank() {
 		return
 	}
-	older := moment{e.At, e.Monotonic}.before(r.conversationIdentified())
+	older := e.before(r.conversationIdentified())
 	if e.From == r.ConversationFrom && older {
 		return
 	}

@@ -12,7 +12,8 @@ import (
 
 func TestConversation_IsThatOfTheStrongestSource(t *testing.T) {
 	identified := func(id string, from session.ConversationSource, when int) session.Event {
-		return session.ConversationIdentified{Run: run, ID: id, From: from, Resume: []string{"resume", id}, At: at(when)}
+		resume := []string{"resume", id}
+		return session.ConversationIdentified{Run: run, ID: id, From: from, Resume: resume, Moment: moment(when)}
 	}
 	for name, c := range map[string]struct {
 		events  []session.Event
@@ -61,11 +62,11 @@ func TestConversation_IsThatOfTheStrongestSource(t *testing.T) {
 		"the clock was set back": {list(
 			session.ConversationIdentified{
 				Run: run, ID: "a", From: session.Reported, Resume: []string{"resume", "a"},
-				At: at(2), Monotonic: time.Hour,
+				Moment: session.Moment{At: at(2), Monotonic: time.Hour},
 			},
 			session.ConversationIdentified{
 				Run: run, ID: "b", From: session.Reported, Resume: []string{"resume", "b"},
-				At: at(1), Monotonic: 2 * time.Hour,
+				Moment: session.Moment{At: at(1), Monotonic: 2 * time.Hour},
 			},
 		), "b", []string{"a"}, session.Reported},
 		"another run's": {
@@ -88,14 +89,15 @@ func TestConversation_IsThatOfTheStrongestSource(t *testing.T) {
 }
 
 func TestConversation_IsKeptByLaterRuns(t *testing.T) {
-	first := session.ConversationIdentified{Run: run, ID: "first", From: session.Reported, At: at(1)}
+	first := session.ConversationIdentified{Run: run, ID: "first", From: session.Reported, Moment: moment(1)}
 	s := after(newSession(), list(runBegun, first))
 	s.Apply(session.RunBegun{Run: "run-2", At: at(5)})
 	assert.Equal(t, "first", s.ConversationID, "until the new run's agent has one")
 	assert.Empty(t, s.Run.Conversation)
 	assert.Equal(t, "first", s.Past[0].Conversation)
 	for i := range 2 * session.MaxConversations {
-		s.Apply(session.ConversationIdentified{Run: "run-2", ID: fmt.Sprint("c", i), From: session.Reported, At: at(10 + i)})
+		id := fmt.Sprint("c", i)
+		s.Apply(session.ConversationIdentified{Run: "run-2", ID: id, From: session.Reported, Moment: moment(10 + i)})
 	}
 	assert.Equal(t, fmt.Sprint("c", 2*session.MaxConversations-1), s.ConversationID)
 	assert.Len(t, s.EarlierConversations, session.MaxConversations)
@@ -104,7 +106,7 @@ func TestConversation_IsKeptByLaterRuns(t *testing.T) {
 
 func TestConversationNotFound_BeginsAnotherOne(t *testing.T) {
 	given := session.ConversationIdentified{
-		Run: run, ID: "a", From: session.Given, Resume: []string{"resume", "a"}, At: at(1),
+		Run: run, ID: "a", From: session.Given, Resume: []string{"resume", "a"}, Moment: moment(1),
 	}
 	resumed := session.RunBegun{Run: run, BootID: "boot", Resumed: true, At: at(0)}
 	s := after(newSession(), list(resumed, given, session.ConversationNotFound{Run: run, ID: "a"}))
@@ -116,13 +118,13 @@ func TestConversationNotFound_BeginsAnotherOne(t *testing.T) {
 	assert.Empty(t, s.Run.Conversation, "the run begins it with an unknown id")
 	assert.Equal(t, "a", s.ConversationID, "the known one stays")
 
-	reported := session.ConversationIdentified{Run: run, ID: "b", From: session.Reported, At: at(2)}
+	reported := session.ConversationIdentified{Run: run, ID: "b", From: session.Reported, Moment: moment(2)}
 	s = after(newSession(), list(resumed, given, reported, session.ConversationNotFound{Run: run}))
 	assert.Equal(t, "b", s.Run.Conversation)
 }
 
 func TestHadConversation(t *testing.T) {
-	given := session.ConversationIdentified{Run: run, ID: "a", From: session.Given, At: at(1)}
+	given := session.ConversationIdentified{Run: run, ID: "a", From: session.Given, Moment: moment(1)}
 	started := session.AgentStarted{Run: run, At: at(2)}
 	assert.False(t, newSession().HadConversation("a"))
 	assert.False(t, after(newSession(), list(runBegun, given)).HadConversation("a"), "its agent was not executed")

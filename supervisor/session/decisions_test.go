@@ -145,7 +145,7 @@ func inputs() []input {
 		return session.BeginRequested{Op: op, Begin: session.Begin{Run: nextRun, Inside: inside}, Reply: reply}
 	}
 	systemd := func(op session.Op) session.Event {
-		now := session.Now{Wall: at(30), Monotonic: time.Hour}
+		now := session.Moment{At: at(30), Monotonic: time.Hour}
 		return session.EndRequested{Op: op, Systemd: true, Signalled: true, At: now}
 	}
 	return []input{
@@ -263,8 +263,8 @@ func decide(n *situation, e session.Event) (*situation, session.Step) {
 		next.p, next.closing = session.Pending{}, false
 	}
 	env := session.Env{
-		Now:   session.Now{Wall: at(30), Monotonic: time.Hour},
-		Grace: func() time.Duration { return 8 * time.Second },
+		Moment: session.Moment{At: at(30), Monotonic: time.Hour},
+		Grace:  func() time.Duration { return 8 * time.Second },
 	}
 	if _, is := e.(session.Tick); is {
 		env.Monotonic = n.p.Deadline

@@ -54,8 +54,7 @@ type ScopeStarted struct {
 // expired.
 type ScopeResult struct {
 	Run, Result string
-	At          time.Time
-	Monotonic   time.Duration // the same moment
+	Moment
 }
 
 // ScopeEnded reports that the scope is empty and unloaded. Result is systemd's, "" if it is not
@@ -103,8 +102,7 @@ type ShimDied struct {
 type StartFailed struct {
 	Run, Reason string
 	Interrupted bool // a daemon exited meanwhile: nothing is wrong with the session
-	At          time.Time
-	Monotonic   time.Duration // the same moment
+	Moment
 }
 
 // TerminalClosed is the reason of a run that ended because a person closed its terminal.
@@ -123,9 +121,7 @@ type IntentSet struct {
 	// SignalledBySystemd reports that systemd had signalled the agent by At. An agent that has exited
 	// since then has exited because of that signal, even if its exit was received first.
 	SignalledBySystemd bool
-
-	At        time.Time
-	Monotonic time.Duration // the same moment
+	Moment
 }
 
 // MachineWentDown reports that the run's boot is over.
@@ -306,7 +302,7 @@ func (e ShimDied) apply(s *Session) {
 }
 
 func (e StartFailed) apply(s *Session) {
-	if r := s.run(e.Run); r != nil && (r.StartError == "" || moment{e.At, e.Monotonic}.before(r.startEnded())) {
+	if r := s.run(e.Run); r != nil && (r.StartError == "" || e.before(r.startEnded())) {
 		r.StartError, r.StartInterrupted, r.StartEnded, r.StartEndedMonotonic = e.Reason, e.Interrupted, e.At, e.Monotonic
 	}
 }
@@ -317,7 +313,7 @@ func (e IntentSet) apply(s *Session) {
 		return
 	}
 	exitReceivedFirst := e.SignalledBySystemd && r.Exit != nil && r.StartError == "" &&
-		!r.exitedBefore(moment{e.At, e.Monotonic}, true)
+		!r.exitedBefore(e.Moment, true)
 	if r.Ended() && !exitReceivedFirst {
 		return
 	}

@@ -5,15 +5,9 @@ import (
 	"time"
 )
 
-// Now is the time of one iteration of the event loop, by both clocks.
-type Now struct {
-	Wall      time.Time
-	Monotonic time.Duration // CLOCK_MONOTONIC
-}
-
 // Env is what a decision depends on beside the session: the time, and what the daemon knows.
 type Env struct {
-	Now
+	Moment
 	Grace   func() time.Duration // from the first signal of an escalation to SIGKILL
 	Closing bool                 // the daemon or the machine is shutting down: nothing begins
 }
@@ -151,7 +145,7 @@ func (q EndRequested) decide(n *next) {
 	}
 	n.recordIntent(IntentSet{
 		Intent: intent, Why: q.Why, Idle: q.Idle, SignalledBySystemd: q.Systemd && q.Signalled,
-		At: q.At.Wall, Monotonic: q.At.Monotonic,
+		Moment: q.At,
 	})
 	if !n.s.Run.Live() {
 		return
@@ -252,13 +246,13 @@ func (n *next) startReturned(failure string) {
 	if failure == "" {
 		return
 	}
-	n.record(StartFailed{Run: n.s.runID(), Reason: failure, At: n.env.Wall, Monotonic: n.env.Monotonic})
+	n.record(StartFailed{Run: n.s.runID(), Reason: failure, Moment: n.env.Moment})
 	if p.Phase.starts() {
 		p.Op = NoOp
 		n.enter(NoPhase, 0)
 	}
 	if !p.Inside {
-		n.record(ScopeEnded{Run: n.s.runID(), At: n.env.Wall})
+		n.record(ScopeEnded{Run: n.s.runID(), At: n.env.At})
 	}
 }
 
@@ -296,7 +290,7 @@ func (n *next) recordIntent(e IntentSet) {
 	if r := n.s.Run; r != nil && (!r.Ended() || e.SignalledBySystemd) {
 		e.Run = r.ID
 		if e.At.IsZero() {
-			e.At, e.Monotonic = n.env.Wall, n.env.Monotonic
+			e.Moment = n.env.Moment
 		}
 		n.record(e)
 	}
@@ -306,7 +300,7 @@ func (n *next) recordIntent(e IntentSet) {
 func (n *next) begin() {
 	p := Pending{Op: n.Pending.Op, Begin: n.Pending.Begin, Replies: n.Pending.Replies, Phase: Prepare}
 	p.Starting, p.Inside = true, p.Begin.Inside
-	p.Begin.Run.At = n.env.Wall
+	p.Begin.Run.At = n.env.At
 	p.Begin.Prompt = n.s.GivesPrompt(p.Begin.Resume)
 	n.Pending = p
 	n.record(p.Begin.Run)

@@ -17,8 +17,8 @@ func TestNext_RestartKeepsTheScopeOfAFailedStart(t *testing.T) {
 		s.Apply(e)
 	}
 	env := session.Env{
-		Now:   session.Now{Wall: at(50), Monotonic: time.Hour},
-		Grace: func() time.Duration { return 8 * time.Second },
+		Moment: session.Moment{At: at(50), Monotonic: time.Hour},
+		Grace:  func() time.Duration { return 8 * time.Second },
 	}
 	var p session.Pending
 	restarted := nextRun
@@ -50,8 +50,8 @@ func TestNext_EscalationOfALateLoopIsNotShortened(t *testing.T) {
 	now := time.Hour
 	env := func() session.Env {
 		return session.Env{
-			Now:   session.Now{Wall: at(50), Monotonic: now},
-			Grace: func() time.Duration { return 10 * time.Second },
+			Moment: session.Moment{At: at(50), Monotonic: now},
+			Grace:  func() time.Duration { return 10 * time.Second },
 		}
 	}
 	step := session.Next(s, session.Pending{}, session.EndRequested{Op: session.OpStop}, env())

@@ -194,7 +194,7 @@ func eventFrom(kind, value, when byte) session.Event {
 	case 1:
 		return session.ScopeStarted{Run: id, InvocationID: text}
 	case 2:
-		return session.ScopeResult{Run: id, Result: text, At: t}
+		return session.ScopeResult{Run: id, Result: text, Moment: session.Moment{At: t}}
 	case 3:
 		return session.ScopeEnded{Run: id, Result: text, At: t}
 	case 4:
@@ -211,9 +211,9 @@ func eventFrom(kind, value, when byte) session.Event {
 	case 9:
 		return session.ShimDied{Run: id, TmuxSurvived: value&8 != 0, At: t}
 	case 10:
-		return session.StartFailed{Run: id, Reason: text, At: t}
+		return session.StartFailed{Run: id, Reason: text, Moment: session.Moment{At: t}}
 	case 11:
-		return session.IntentSet{Run: id, Intent: session.Intent(text), Why: text, At: t}
+		return session.IntentSet{Run: id, Intent: session.Intent(text), Why: text, Moment: session.Moment{At: t}}
 	case 12:
 		return session.MachineWentDown{Run: id, At: t}
 	case 13:
@@ -241,7 +241,8 @@ func eventFrom(kind, value, when byte) session.Event {
 			session.Given, session.Printed, session.OpenFile, session.Reported, "nobody",
 		}
 		return session.ConversationIdentified{
-			Run: id, ID: text, From: sources[int(value)%len(sources)], Resume: []string{"resume", text}, At: t,
+			Run: id, ID: text, From: sources[int(value)%len(sources)], Resume: []string{"resume", text},
+			Moment: session.Moment{At: t},
 		}
 	case 23:
 		return session.ConversationNotFound{Run: id, ID: text}

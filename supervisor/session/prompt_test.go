@@ -12,7 +12,7 @@ import (
 func TestGivesPrompt(t *testing.T) {
 	begin := session.RunBegun{Run: run, At: at(1)}
 	again := session.RunBegun{Run: "2", Resumed: true, At: at(70)}
-	failedAgain := session.StartFailed{Run: "2", Reason: "tmux", At: at(72)}
+	failedAgain := session.StartFailed{Run: "2", Reason: "tmux", Moment: moment(72)}
 	ended := exit(exitstatus.Exited, 3)
 	given := exit(exitstatus.Exited, 3)
 	given.Status.Prompted = true
@@ -27,7 +27,10 @@ func TestGivesPrompt(t *testing.T) {
 		{"a resumed one after it was given", []session.Event{begin, session.Prompted{Run: run}, ended}, true, false},
 		{"given, as only the record of its exit shows", []session.Event{begin, given}, true, false},
 		{"exited before it was given", []session.Event{begin, ended}, true, true},
-		{"never started", []session.Event{begin, session.StartFailed{Run: run, Reason: "tmux", At: at(2)}}, true, true},
+		{
+			"never started",
+			[]session.Event{begin, session.StartFailed{Run: run, Reason: "tmux", Moment: moment(2)}}, true, true,
+		},
 		{"killed with its shim: not known", []session.Event{begin, agent, allDied}, true, false},
 		{"killed before anything was received", []session.Event{begin, scope, wentDown}, true, false},
 		{"the same, and then another run", []session.Event{begin, scope, wentDown, again, failedAgain}, true, false},

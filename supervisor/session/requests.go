@@ -23,7 +23,7 @@ type (
 		Grace     time.Duration // 0 for Env.Grace
 		Signalled bool          // systemd or the shim has sent the agent its first signal already
 		Systemd   bool          // systemd has stopped the scope since At: the run ends in any case
-		At        Now           // zero for the time of the iteration
+		At        Moment        // zero for the time of the iteration
 		Reply     ReplyID
 	}
 	// WaitRequested requests an answer at the end of the operation that is pending: Op is OpStart to

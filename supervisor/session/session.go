@@ -285,7 +285,7 @@ func (r *Run) isEndIntended() bool {
 
 // exitedBefore reports whether the agent, whose exit is recorded, exited before the request to end.
 // bySystemd means that systemd sent the signal and recorded the time of the request.
-func (r *Run) exitedBefore(request moment, bySystemd bool) bool {
+func (r *Run) exitedBefore(request Moment, bySystemd bool) bool {
 	if bySystemd && r.Exit.Code == exitstatus.Killed && r.Exit.Value == int(unix.SIGTERM) {
 		request = request.earlier(systemdNoteTime)
 	}

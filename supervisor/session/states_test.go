@@ -56,7 +56,7 @@ var happenings = []happening{
 	{"the agent exits with another code", late(exit(exitstatus.Exited, 3))},
 	{"the agent is killed by a signal", late(exit(exitstatus.Killed, 9))},
 	{"the agent is killed for its memory", late(outOfMemory(1 << 20))},
-	{"RuntimeMaxSec= expires", session.ScopeResult{Run: run, Result: word.Timeout, At: at(29)}},
+	{"RuntimeMaxSec= expires", session.ScopeResult{Run: run, Result: word.Timeout, Moment: moment(29)}},
 	{"a stop is requested", stop},
 	{"a suspend is requested", suspend},
 	{"an exit with 0 from before the request", exit(exitstatus.Exited, 0)},

@@ -16,6 +16,9 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
 
+// moment is the same, as the time of an event.
+func moment(second int) session.Moment { return session.Moment{At: at(second)} }
+
 const run = "run-1"
 
 var agentProcess = session.Process{PID: 12, Start: 120}
@@ -34,15 +37,15 @@ var (
 	wentDown    = session.MachineWentDown{Run: run, At: at(90)}
 	gone        = session.WorkspaceObserved{Gone: true}
 	back        = session.WorkspaceObserved{}
-	stop        = session.IntentSet{Run: run, Intent: session.Stop, At: at(30)}
-	suspend     = session.IntentSet{Run: run, Intent: session.Suspend, Why: "idle for an hour", At: at(30)}
+	stop        = session.IntentSet{Run: run, Intent: session.Stop, Moment: moment(30)}
+	suspend     = session.IntentSet{Run: run, Intent: session.Suspend, Why: "idle for an hour", Moment: moment(30)}
 	prints      = statusReport(session.FromOutput, 1, word.Working, "")
 	silent      = statusReport(session.FromOutput, 2, word.Idle, "")
 	archive     = session.SessionArchived{At: at(100)}
-	timeIsUp    = session.ScopeResult{Run: run, Result: word.Timeout, At: at(30)}
+	timeIsUp    = session.ScopeResult{Run: run, Result: word.Timeout, Moment: moment(30)}
 	shimDied    = session.ShimDied{Run: run, TmuxSurvived: true, At: at(40)}
 	allDied     = session.ShimDied{Run: run, At: at(40)}
-	startFailed = session.StartFailed{Run: run, Reason: `workspace "/home/u/shop" does not exist`, At: at(3)}
+	startFailed = session.StartFailed{Run: run, Reason: `workspace "/home/u/shop" does not exist`, Moment: moment(3)}
 	oomEnd      = session.ScopeEnded{Run: run, Result: "oom-kill", At: at(60)}
 	timeoutAt   = session.ScopeEnded{Run: run, Result: "timeout", At: at(60)}
 )
@@ -65,7 +68,7 @@ func exit(code exitstatus.Code, value int) session.AgentExited {
 // systemdStops is a stop of the scope by systemd, which sent the signals and recorded this second.
 func systemdStops(second int) session.IntentSet {
 	return session.IntentSet{
-		Run: run, Intent: session.Stop, Why: "its scope was stopped", SignalledBySystemd: true, At: at(second),
+		Run: run, Intent: session.Stop, Why: "its scope was stopped", SignalledBySystemd: true, Moment: moment(second),
 	}
 }
 
@@ -127,7 +130,7 @@ func TestView(t *testing.T) {
 	lostTmux := view{session.Stale, "session-lost", "scope running, session dead"}
 	childOutOfMemory := outOfMemory(512 << 20)
 	childOutOfMemory.Status.Code, childOutOfMemory.Status.Value = exitstatus.Exited, 3
-	lateStop := session.IntentSet{Run: run, Intent: session.Stop, At: at(40)}
+	lateStop := session.IntentSet{Run: run, Intent: session.Stop, Moment: moment(40)}
 	for _, row := range []struct {
 		name      string
 		resumable bool
@@ -151,7 +154,9 @@ func TestView(t *testing.T) {
 		{"ended as the user requested while it was starting", false, list(runBegun, scope, stop, empty),
 			view{session.Stopped, "success", ""}},
 		{"ended by systemctl --user stop of the scope", false,
-			list(running, session.IntentSet{Run: run, Intent: session.Stop, Why: "its scope was stopped", At: at(30)}, empty),
+			list(running, session.IntentSet{
+				Run: run, Intent: session.Stop, Why: "its scope was stopped", Moment: moment(30),
+			}, empty),
 			view{session.Stopped, "success", "its scope was stopped"}},
 		{"killed by systemctl --user stop, which systemd records a second later", false,
 			list(running, exit(exitstatus.Killed, 15), systemdStops(21), empty),
@@ -230,7 +235,7 @@ func TestView(t *testing.T) {
 		{"RuntimeMaxSec, no exit recorded", false, list(running, timeoutAt),
 			view{session.Failed, "timeout", "it ran for as long as RuntimeMaxSec allows"}},
 		{"RuntimeMaxSec, then a stop", false,
-			list(running, timeIsUp, session.IntentSet{Run: run, Intent: session.Stop, At: at(31)}, empty),
+			list(running, timeIsUp, session.IntentSet{Run: run, Intent: session.Stop, Moment: moment(31)}, empty),
 			view{session.Failed, "timeout", "it ran for as long as RuntimeMaxSec allows"}},
 		{"command not found", false, list(runBegun, scope, tmux, notStarted(`"clade" not found`)),
 			view{session.Failed, "start-failed", `"clade" not found`}},
@@ -256,7 +261,9 @@ func TestView(t *testing.T) {
 			list(runBegun, scope, tmux, startFailed, agent, exit(exitstatus.Killed, 15), empty),
 			view{session.Failed, "start-failed", `workspace "/home/u/shop" does not exist`}},
 		{"the agent exited before its start was considered failed", false,
-			list(runBegun, exit(exitstatus.Exited, 0), session.StartFailed{Run: run, Reason: "tmux hangs", At: at(21)}, empty),
+			list(runBegun, exit(exitstatus.Exited, 0), session.StartFailed{
+				Run: run, Reason: "tmux hangs", Moment: moment(21),
+			}, empty),
 			view{session.Completed, "success", ""}},
 
 		{"SIGTERM to corrald alone: it is marked", true, list(running, leftRunning),
@@ -373,7 +380,7 @@ func TestLifecycle(t *testing.T) {
 
 func TestEndCause(t *testing.T) {
 	intent := func(intent session.Intent, why string, idle bool) session.IntentSet {
-		return session.IntentSet{Run: run, Intent: intent, Why: why, Idle: idle, At: at(30)}
+		return session.IntentSet{Run: run, Intent: intent, Why: why, Idle: idle, Moment: moment(30)}
 	}
 	running := []session.Event{runBegun, scope, tmux, agent}
 	for _, row := range []struct {
@@ -415,14 +422,14 @@ func TestView_SinceIsWhenItHappened(t *testing.T) {
 		{"stopping", list(running, stop), at(30)},
 		{"stopping, since RuntimeMaxSec expired", list(running, timeIsUp), at(30)},
 		{"stopping, since the first request",
-			list(running, suspend, session.IntentSet{Run: run, Intent: session.Stop, At: at(40)}), at(30)},
+			list(running, suspend, session.IntentSet{Run: run, Intent: session.Stop, Moment: moment(40)}), at(30)},
 		{"stopped", list(running, stop, empty), at(60)},
 		{"completed, when the agent exited and not when that was received",
 			list(running, exit(exitstatus.Exited, 0), empty), at(20)},
 		{"agent-lost", list(running, shimDied, empty), at(40)},
 		{"session-lost", list(running, empty), at(60)},
 		{"start-failed, at the first reason",
-			list(runBegun, session.StartFailed{Run: run, Reason: "second", At: at(4)}, startFailed), at(3)},
+			list(runBegun, session.StartFailed{Run: run, Reason: "second", Moment: moment(4)}, startFailed), at(3)},
 		{"archived", list(running, exit(exitstatus.Exited, 0), empty, archive), at(100)},
 		{"stale: not known", list(running, tmuxDied), time.Time{}},
 	} {

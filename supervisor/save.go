@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/journal"
@@ -48,34 +49,27 @@ func (l *loop) saveExits(entries []*entry) {
 // meanwhile.
 func (l *loop) saveInParallel(entries []*entry, save func(*entry) error, done func(*entry, error)) {
 	const limit = 16
-	type result struct {
-		e   *entry
-		err error
-	}
-	var changed []*entry
-	for _, e := range entries {
-		if e.saving.unsaved && !e.removed {
-			changed = append(changed, e)
-		}
-	}
-	results := make(chan result, len(changed))
+	isSaved := func(e *entry) bool { return !e.saving.unsaved || e.removed }
+	changed := slices.DeleteFunc(slices.Clone(entries), isSaved)
+	errs := make([]error, len(changed))
 	slots := make(chan struct{}, limit)
-	for _, e := range changed {
+	var all sync.WaitGroup
+	for i, e := range changed {
 		slots <- struct{}{}
 		one := func() {
-			results <- result{e, save(e)}
+			errs[i] = save(e)
 			<-slots
 		}
 		if len(changed) == 1 {
 			one()
 		} else {
-			go one()
+			all.Go(one)
 		}
 	}
-	for range changed {
-		r := <-results
-		done(r.e, r.err)
-		l.recordSaveResult(r.e, r.err)
+	all.Wait()
+	for i, e := range changed {
+		done(e, errs[i])
+		l.recordSaveResult(e, errs[i])
 	}
 }
 

@@ -175,18 +175,13 @@ func (t *worktrees) undoUnconfirmed() {
 		t.loop.log.Warn("cannot read the marker files of new worktrees", "path", t.dir, "err", err)
 	}
 	for _, w := range unconfirmed {
-		if !t.belongsToSession(w.Path) {
+		isOwner := func(e *entry) bool { return e.rec.Worktree != nil && e.rec.Worktree.Path == w.Path }
+		if !t.loop.sessions.contains(isOwner) {
 			go t.undo(w, t.git.Reclaim)
 		} else if err := w.Confirm(); err != nil {
 			t.loop.log.Warn("cannot remove the marker file of a worktree", "path", w.Path, "err", err)
 		}
 	}
-}
-
-// belongsToSession reports whether the worktree at path was created for a session. It is called on
-// the event loop.
-func (t *worktrees) belongsToSession(path string) bool {
-	return t.loop.sessions.contains(func(e *entry) bool { return e.rec.Worktree != nil && e.rec.Worktree.Path == path })
 }
 
 // RemoveWorktree is Remove, and also removes the session's worktree. If changes would be lost,

@@ -104,7 +104,8 @@ func (x *Executor) execute(ctx context.Context, task supervisor.Task, report fun
 	case session.UnwatchScope:
 		return x.units.Unwatch(ctx, t.Unit)
 	case session.ReleaseScope:
-		return x.releaseScope(ctx, t)
+		_ = x.thaw(ctx, t) // systemd refuses to stop a frozen scope
+		return x.units.Release(ctx, t.Unit)
 	case session.ReapTmux:
 		return reapTmux(ctx, t)
 	case session.ReopenSockets:
@@ -159,13 +160,6 @@ func (x *Executor) setDetachKey(ctx context.Context, t supervisor.Target, key st
 		return err
 	}
 	return x.tmux.ChangeDetachKey(ctx, s, key)
-}
-
-// releaseScope has systemd end an empty scope whose end it has not noticed. systemd refuses to stop
-// a frozen scope.
-func (x *Executor) releaseScope(ctx context.Context, t supervisor.Target) error {
-	_ = x.thaw(ctx, t)
-	return x.units.Release(ctx, t.Unit)
 }
 
 // cleanUp removes what a run has left: the failed unit and the runtime directory.

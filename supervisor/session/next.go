@@ -56,7 +56,7 @@ func Next(s *Session, p Pending, ev Event, env Env) Step {
 	}
 	for n.advance() {
 	}
-	n.answerAll()
+	n.answerWhere(n.outcome, nil)
 	return n.Step
 }
 

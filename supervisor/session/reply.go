@@ -42,10 +42,8 @@ func (n *next) answerWhere(outcomeOf func(Reply) (o Outcome, ok bool), err error
 	n.Pending.Replies = rest
 }
 
-// answerAll answers the calls whose operation has ended, or cannot be carried out any more.
-func (n *next) answerAll() { n.answerWhere(n.outcome, nil) }
-
-// outcome is how a call is answered. ok is false while it waits.
+// outcome is how a call is answered whose operation has ended, or cannot be carried out any more.
+// ok is false while it waits.
 func (n *next) outcome(r Reply) (o Outcome, ok bool) {
 	s, p := n.s, n.Pending
 	switch {

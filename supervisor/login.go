@@ -39,12 +39,17 @@ func (o *operations) loginSession(ctx context.Context, id string) error {
 	action := ""
 	if err := o.loop.doWith(id, func(e *entry) error {
 		action = loginAction(e)
+		e.client.unattended = action != ""
 		return nil
 	}); err != nil || action == "" {
 		return err
 	}
-	o.setUnattended(id, true)
-	defer o.setUnattended(id, false)
+	defer func() {
+		_ = o.loop.doWith(id, func(e *entry) error { // it may have been removed
+			e.client.unattended = false
+			return nil
+		})
+	}()
 	if action == word.Start {
 		return o.start(ctx, id, nil)
 	}
@@ -59,13 +64,4 @@ func loginAction(e *entry) string {
 		return e.rec.OnLogin
 	}
 	return ""
-}
-
-// setUnattended records whether the session is being started without a client that would receive
-// the error if that failed.
-func (o *operations) setUnattended(id string, on bool) {
-	_ = o.loop.doWith(id, func(e *entry) error { // a session that was removed needs no record
-		e.client.unattended = on
-		return nil
-	})
 }

@@ -39,11 +39,10 @@ type workspace struct {
 
 // NewWatcher returns a Watcher without workspaces. Post has a function called on the event loop; it
 // may block, and is called by other goroutines only. The other functions are called on the event
-// loop after each probe: first recordErr, once, with the id of any session that uses the workspace;
-// then observed for each of these sessions.
+// loop after each probe, for each session that uses the workspace: first recordErr, then observed.
 //
-// RecordErr stores in *before, which is the result of the previous attempt, why the workspace
-// cannot be watched: err, nil if it can. The inode that observed gets is the directory that was
+// RecordErr stores in *before, which is the result of the previous call for this workspace, why
+// that cannot be watched: err, nil if it can. The inode that observed gets is the directory that was
 // last found at the workspace's path, also if the workspace is gone; it is zero if there was none.
 func NewWatcher(
 	files *sources.Files, post func(func()),
@@ -144,11 +143,11 @@ func (w *Watcher) apply(ws *workspace, p *probe) {
 		w.unwatchUnused(ws)
 		return
 	}
-	w.recordErr(ws.anySession(), &ws.err, p.err)
 	if p.present {
 		ws.inode = p.inode
 	}
 	for id := range ws.sessions {
+		w.recordErr(id, &ws.err, p.err)
 		w.observed(id, !p.present, ws.inode)
 	}
 	if ws.probeAgain {
@@ -167,14 +166,6 @@ func (w *Watcher) share(ws *workspace, all []addedWatch) []int32 {
 		}, func() { w.probe(ws) }))
 	}
 	return numbers
-}
-
-// anySession returns the id of one of the sessions that use the workspace.
-func (ws *workspace) anySession() string {
-	for id := range ws.sessions {
-		return id
-	}
-	return ""
 }
 
 // unwatchUnused ends the watching of a workspace that no session uses. If a probe of it is in

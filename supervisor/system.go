@@ -151,25 +151,15 @@ type Terminals interface {
 }
 
 // Environments composes the environments of runs, and finds programs in them: an
-// environments.Composer. It may run the login shell.
+// environments.Composer, whose methods these are. It may run the login shell.
 type Environments interface {
-	// Compose returns the variables of a run of this session in dir, with their sources. It updates
-	// the link to the user's ssh-agent so that it refers to the caller's, if there is one.
 	Compose(ctx context.Context, s environments.Sources, session, dir string) ([]environment.Variable, error)
-	// FindProgram returns why a program, a path or a name in the PATH of that environment, could not
-	// be executed in dir. It returns nil if this cannot be determined before the start, as for a
-	// relative path if the workspace is unknown, for which dir is "".
 	FindProgram(ctx context.Context, program, dir string, s environments.Sources) error
 }
 
-// Conversations detects which conversation an agent has: a conversations.Detector. It reads files
-// of the agent, and may block like ResolvePath.
+// Conversations detects which conversation an agent has: a conversations.Detector, whose methods
+// these are. It reads files of the agent, and may block like ResolvePath.
 type Conversations interface {
-	// DetectOpen returns the id of the conversation whose file the agent, the process with this PID
-	// in this control group, or one of its descendants holds open, "" if there is none.
 	DetectOpen(group string, agent int, file conversations.OpenFile) string
-	// DetectPrinted returns the id that the agent of a run has printed at its end, found in the
-	// session's state directory, "" if there is none, or if the agent has saved nothing for it.
-	// Variables is called if that depends on the environment of the agent.
 	DetectPrinted(dir string, p conversations.Printed, variables conversations.Variables) string
 }

@@ -69,7 +69,7 @@ func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error 
 	o, press, timeout := &s.loop.operations, session.PressKeys{Keys: names}, keysTimeout(len(names))
 	isAnswer := slices.ContainsFunc(all, func(k keys.Key) bool { return !k.IsNavigation() })
 	if !isAnswer { // the keys only select another choice
-		t, err := o.terminal(id, isAgentAlive, "send to", noError)
+		t, err := o.terminal(id, (*session.Run).AgentAlive, "send to", noError)
 		if err != nil || len(names) == 0 {
 			return err
 		}
@@ -231,7 +231,7 @@ func (o *operations) giveInput(
 	var requests session.Seqs
 	var effect session.Effect
 	var timeout time.Duration
-	t, err := o.terminal(id, isAgentAlive, verb, func(e *entry) (err error) {
+	t, err := o.terminal(id, (*session.Run).AgentAlive, verb, func(e *entry) (err error) {
 		run, requests = e.rec.Run.ID, e.rec.OpenRequests()
 		effect, timeout, err = input(e)
 		return err
@@ -275,8 +275,6 @@ func (o *operations) terminal(
 	})
 	return t, err
 }
-
-func isAgentAlive(r *session.Run) bool { return r.AgentAlive() }
 
 func hasPane(r *session.Run) bool { return r.Tmux == session.Alive && r.Live() }
 

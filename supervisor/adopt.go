@@ -309,7 +309,7 @@ const firstProbeTimeout = time.Second
 func (a *adoption) awaitProbes(ctx context.Context) {
 	ctx, cancel := a.loop.clocks.AfterFunc.Context(ctx, firstProbeTimeout)
 	defer cancel()
-	for a.loop.files.IsProbing() {
+	for a.loop.workspaces.IsProbing() {
 		select {
 		case f := <-a.loop.mailbox:
 			f()

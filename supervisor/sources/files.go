@@ -30,8 +30,7 @@ var ErrNoInotify = errors.New("no files can be watched")
 
 // Files are the watched files: paths that a Notifier watches, and inodes that are watched for
 // chosen events, because others write to their files all the time. Several watches of an inode
-// share one inotify watch. For probes, which add inotify watches on other goroutines, Files records
-// what happens to these watches until the loop shares them.
+// share one inotify watch.
 type Files struct {
 	notifier Notifier                        // nil if there is none
 	paths    map[string]func(fsnotify.Event) // called with the events of a watched path
@@ -40,11 +39,6 @@ type Files struct {
 	watches map[int32]*watch
 	inodes  map[int32]*inodeWatch // by inotify's number
 	last    int32                 // the last watch.number
-
-	probes   int    // number of probes in progress
-	activity uint64 // number of events of inotify watches while probes were in progress
-	// by inotify's number of a watch: activity at its last event since the first of these probes began
-	lastActivity map[int32]uint64
 }
 
 // watch is the interest of one part of the supervisor in events at a path. inotify has one watch
@@ -67,7 +61,7 @@ type inodeWatch struct {
 func NewFiles() *Files {
 	return &Files{
 		paths:   map[string]func(fsnotify.Event){},
-		watches: map[int32]*watch{}, inodes: map[int32]*inodeWatch{}, lastActivity: map[int32]uint64{},
+		watches: map[int32]*watch{}, inodes: map[int32]*inodeWatch{},
 	}
 }
 
@@ -151,7 +145,7 @@ func (f *Files) Watch(path string, mask uint32, onEvent func(inotify.Event), rew
 }
 
 // Share is Watch for an inode that inotify watches already, under the number inode, with mask among
-// the requested events.
+// the requested events: another goroutine has added the watch. Events before Share are not handled.
 func (f *Files) Share(inode int32, mask uint32, onEvent func(inotify.Event), rewatch func()) int32 {
 	f.last++
 	w := &watch{f.last, inode, mask & unix.IN_ALL_EVENTS, onEvent, rewatch}
@@ -192,7 +186,6 @@ func (f *Files) Unwatch(number *int32) {
 	}
 	delete(f.inodes, w.inode)
 	f.inotify.Remove(w.inode)
-	f.noteActivity(w.inode)
 	for _, other := range inode.shared {
 		if f.watches[other.number] == other { // an earlier rewatch may have ended this watch
 			other.rewatch()
@@ -206,7 +199,6 @@ func (f *Files) Handle(ev inotify.Event) (lost bool) {
 	if ev.IsOverflow() {
 		return true
 	}
-	f.noteActivity(ev.Watch)
 	inode := f.inodes[ev.Watch]
 	if inode == nil {
 		return false
@@ -220,35 +212,4 @@ func (f *Files) Handle(ev inotify.Event) (lost bool) {
 		}
 	}
 	return false
-}
-
-// BeginProbe is called before another goroutine begins to add watches to Inotify. The caller passes
-// the result to EndProbe.
-func (f *Files) BeginProbe() (began uint64) {
-	f.probes++
-	return f.activity
-}
-
-// EndProbe is called after Share was called for all watches that a probe has added. It reports
-// whether one of these, by their inotify numbers, has reported an event or was removed since
-// BeginProbe. The probe may have added that watch before the loop knew of it, and then has missed
-// the event: it must be repeated.
-func (f *Files) EndProbe(began uint64, inodes []int32) (missed bool) {
-	missed = slices.ContainsFunc(inodes, func(inode int32) bool { return f.lastActivity[inode] > began })
-	if f.probes--; f.probes == 0 {
-		clear(f.lastActivity)
-	}
-	return missed
-}
-
-// IsProbing reports whether a probe has begun and not ended.
-func (f *Files) IsProbing() bool { return f.probes > 0 }
-
-// noteActivity records, for the probes in progress, that an inotify watch has reported an event or
-// was removed.
-func (f *Files) noteActivity(inode int32) {
-	if f.probes > 0 {
-		f.activity++
-		f.lastActivity[inode] = f.activity
-	}
 }

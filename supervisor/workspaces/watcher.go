@@ -4,6 +4,8 @@
 package workspaces
 
 import (
+	"slices"
+
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
@@ -30,11 +32,11 @@ type workspace struct {
 	sessions map[string]bool // by id
 	inode    session.Inode   // the directory that was last found there, zero if there was none
 	err      error           // see probe
-	watches  []int32         // of the components of the path
+	added    []addedWatch    // of the components of the path, by the last probe
+	watches  []int32         // the numbers of Files for these
 
-	probing    bool   // a probe is in progress
-	began      uint64 // the result of Files.BeginProbe for it
-	probeAgain bool   // its result may be outdated: another one has to follow
+	probing    bool // a probe is in progress
+	probeAgain bool // its result may be outdated: another one has to follow
 }
 
 // NewWatcher returns a Watcher without workspaces. Post has a function called on the event loop; it
@@ -110,6 +112,16 @@ func (w *Watcher) Err(key Key) error {
 	return nil
 }
 
+// IsProbing reports whether a probe is in progress.
+func (w *Watcher) IsProbing() bool {
+	for _, ws := range w.workspaces {
+		if ws.probing {
+			return true
+		}
+	}
+	return false
+}
+
 // probe determines, on another goroutine, whether the workspace is in place, and watches for the
 // next change. If a probe is in progress, another one follows it.
 func (w *Watcher) probe(ws *workspace) {
@@ -117,7 +129,7 @@ func (w *Watcher) probe(ws *workspace) {
 		ws.probeAgain = true
 		return
 	}
-	ws.probing, ws.probeAgain, ws.began = true, false, w.files.BeginProbe()
+	ws.probing, ws.probeAgain = true, false
 	p := &probe{inotify: w.files.Inotify(), Key: ws.Key, inode: ws.inode}
 	go func() {
 		p.run()
@@ -125,18 +137,14 @@ func (w *Watcher) probe(ws *workspace) {
 	}()
 }
 
-// apply applies the result of a probe, and replaces the previous watches by its own.
+// apply applies the result of a probe, and replaces the previous watches by its own. The event loop
+// does not handle events of watches that it does not know yet: a probe that has added others than
+// the one before it may have missed a change, and another probe follows.
 func (w *Watcher) apply(ws *workspace, p *probe) {
 	before, earlier := ws.watches, w.share(ws, p.earlierWatches)
 	ws.watches = w.share(ws, p.watches)
-	ws.probing = false
-	inodes := make([]int32, 0, len(p.watches))
-	for _, added := range p.watches {
-		inodes = append(inodes, added.inode)
-	}
-	if missed := w.files.EndProbe(ws.began, inodes); missed {
-		ws.probeAgain = true
-	}
+	ws.probing, ws.probeAgain = false, ws.probeAgain || !slices.Equal(ws.added, p.watches)
+	ws.added = p.watches
 	w.unwatchFiles(before)
 	w.unwatchFiles(earlier)
 	if len(ws.sessions) == 0 {
@@ -173,7 +181,7 @@ func (w *Watcher) share(ws *workspace, all []addedWatch) []int32 {
 // probe.
 func (w *Watcher) unwatchUnused(ws *workspace) {
 	watches := ws.watches
-	ws.inode, ws.watches = session.Inode{}, nil
+	ws.inode, ws.added, ws.watches = session.Inode{}, nil, nil
 	if !ws.probing {
 		delete(w.workspaces, ws.Key)
 	}

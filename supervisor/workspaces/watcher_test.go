@@ -157,8 +157,6 @@ func TestWatcher_EventDuringAProbeCausesAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed()
 		dir := t.TempDir()
-		b.watcher.Watch(Key{dir, dir}, "shop", session.Inode{})
-		b.drain()
 		probes := 0
 		b.adding = func(path string) error {
 			if path == dir {
@@ -166,12 +164,15 @@ func TestWatcher_EventDuringAProbeCausesAnotherOne(t *testing.T) {
 			}
 			return nil
 		}
+		b.watcher.Watch(Key{dir, dir}, "shop", session.Inode{})
+		b.drain()
+		assert.Equal(t, 2, probes, "the event loop did not know the watches of the first one")
+		probes = 0
 		b.watcher.ProbeAll()
 		b.drain()
 		assert.Equal(t, 1, probes)
 		b.watcher.ProbeAll()
-		// As far as the event loop knows, nothing has requested these events yet.
-		b.files.Handle(inotify.Event{Watch: b.numbers[dir], Mask: unix.IN_CREATE, Name: "x"})
+		b.files.Handle(inotify.Event{Watch: b.numbers[dir], Mask: unix.IN_MOVE_SELF})
 		b.files.Handle(inotify.Event{Watch: b.numbers[dir] + 1000, Mask: unix.IN_CREATE, Name: "x"})
 		b.drain()
 		assert.Equal(t, 3, probes)
@@ -182,6 +183,30 @@ func TestWatcher_EventDuringAProbeCausesAnotherOne(t *testing.T) {
 		b.files.Handle(inotify.Event{Watch: parent, Mask: unix.IN_DELETE, Name: filepath.Base(dir)})
 		b.drain()
 		assert.Equal(t, 4, probes)
+	})
+}
+
+// What happens between the watch that a probe adds and its result is seen by the probe after it.
+func TestWatcher_ProbesAgainWithNewWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed()
+		dir := filepath.Join(t.TempDir(), "work")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		b.watcher.Watch(Key{dir, dir}, "shop", session.Inode{})
+		synctest.Wait() // the first probe has found the directory
+		require.NoError(t, os.Remove(dir))
+		b.files.Handle(inotify.Event{Watch: b.numbers[dir], Mask: unix.IN_DELETE_SELF})
+		b.files.Handle(inotify.Event{Watch: b.numbers[dir], Mask: unix.IN_IGNORED})
+		b.drain()
+		assert.True(t, b.states["shop"])
+
+		// The parent is now watched for other events than before.
+		b.watcher.ProbeAll()
+		synctest.Wait()
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		b.files.Handle(inotify.Event{Watch: b.numbers[filepath.Dir(dir)], Mask: unix.IN_CREATE, Name: "work"})
+		b.drain()
+		assert.False(t, b.states["shop"])
 	})
 }
 
@@ -206,11 +231,11 @@ func TestWatcher_KeepsAnUnusedWorkspaceUntilItsProbeReturns(t *testing.T) {
 		}
 		assert.Len(t, b.watcher.workspaces, 1)
 		assert.Equal(t, 1, probes)
-		assert.True(t, b.files.IsProbing())
+		assert.True(t, b.watcher.IsProbing())
 		close(blocked)
 		assert.Empty(t, b.drain())
 		assert.Empty(t, b.watcher.workspaces)
-		assert.False(t, b.files.IsProbing())
+		assert.False(t, b.watcher.IsProbing())
 	})
 }
 
@@ -231,7 +256,7 @@ func TestWatcher_RetriesWhatCannotBeWatched(t *testing.T) {
 		b.watcher.Watch(key, "shop", session.Inode{})
 		b.watcher.Watch(Key{other, other}, "site", session.Inode{})
 		b.drain()
-		assert.ElementsMatch(t, []error{unix.ENOSPC, nil}, b.results)
+		assert.ElementsMatch(t, []error{unix.ENOSPC, unix.ENOSPC, nil, nil}, b.results)
 		require.ErrorIs(t, b.watcher.Err(key), unix.ENOSPC)
 		require.NoError(t, b.watcher.Err(Key{other, other}))
 		require.NoError(t, b.watcher.Err(Key{}))

@@ -44,8 +44,9 @@ type workspace struct {
 // loop after each probe, for each session that uses the workspace: first recordErr, then observed.
 //
 // RecordErr stores in *before, which is the result of the previous call for this workspace, why
-// that cannot be watched: err, nil if it can. The inode that observed gets is the directory that was
-// last found at the workspace's path, also if the workspace is gone; it is zero if there was none.
+// that cannot be watched: err, nil if it can. The inode that observed gets is the directory that
+// was last found at the workspace's path, also if the workspace is gone; it is zero if there was
+// none.
 func NewWatcher(
 	files *sources.Files, post func(func()),
 	observed func(id string, gone bool, inode session.Inode), recordErr func(id string, before *error, err error),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -75,20 +76,11 @@ func (p place) as(role string, args ...string) []string {
 	return append([]string{p.program("bench"), roleWord, role}, args...)
 }
 
-// disk returns the type of the file system that contains the place, from the mount table: see
-// proc_pid_mountinfo(5).
+// disk returns the type and the device of the file system that contains the place.
 func (p place) disk() string {
-	info, _ := os.ReadFile("/proc/self/mountinfo")
-	kind, longest := "an unknown file system", 0
-	for line := range strings.SplitSeq(string(info), "\n") {
-		before, after, _ := strings.Cut(line, " - ")
-		mount, source := strings.Fields(before), strings.Fields(after)
-		if len(mount) < 5 || len(source) < 2 || len(mount[4]) < longest {
-			continue
-		}
-		if point := strings.TrimSuffix(mount[4], "/") + "/"; strings.HasPrefix(p.dir+"/", point) {
-			kind, longest = source[0]+" ("+source[1]+")", len(mount[4])
-		}
+	found, err := exec.Command("findmnt", "--noheadings", "--raw", "--output=FSTYPE,SOURCE", "--target", p.dir).Output()
+	if err != nil {
+		return "an unknown file system"
 	}
-	return kind
+	return strings.TrimSpace(string(found))
 }

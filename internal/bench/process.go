@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -55,23 +56,14 @@ func used(pid int) (usage, error) {
 // threads returns the /proc directories of the process's threads in the order in which they were
 // started.
 func threads(pid int) ([]string, error) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid), "task")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the threads of process %d: %w", pid, err)
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err == nil && len(tasks) == 0 {
+		err = fmt.Errorf("cannot list the threads of process %d", pid)
 	}
-	var numbers []int
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	tasks := make([]string, len(numbers))
-	for i, n := range numbers {
-		tasks[i] = filepath.Join(dir, strconv.Itoa(n))
-	}
-	return tasks, nil
+	slices.SortFunc(tasks, func(a, b string) int { // by number
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
+	return tasks, err
 }
 
 // memory is the memory of a process, in MiB.

@@ -78,7 +78,7 @@ func (b *bench) killDaemon(ctx context.Context) error {
 
 // survey is the minimum for determining which sessions exist: it queries systemd once and reads
 // every record.
-func survey(dir string) error {
+func survey(args []string) error {
 	conn, err := connect(context.Background())
 	if err != nil {
 		return err
@@ -90,12 +90,12 @@ func survey(dir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot list the scopes: %w", err)
 	}
-	sessions, err := os.ReadDir(dir)
+	sessions, err := os.ReadDir(args[0])
 	if err != nil {
 		return err
 	}
 	for _, s := range sessions {
-		if _, err := os.ReadFile(filepath.Join(dir, s.Name(), "session.json")); err != nil &&
+		if _, err := os.ReadFile(filepath.Join(args[0], s.Name(), "session.json")); err != nil &&
 			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -125,6 +126,15 @@ func (b *bench) times(n int) int { return max(int(math.Round(float64(n)*b.factor
 // newID returns an unused session id, so that each session is measured from its creation.
 func (b *bench) newID(name string) string { return name + "-" + strconv.FormatInt(b.last.Add(1), 10) }
 
+// newIDs returns n unused session ids.
+func (b *bench) newIDs(name string, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = b.newID(name)
+	}
+	return ids
+}
+
 // create starts a session for a command and returns once it runs.
 func (b *bench) create(ctx context.Context, id string, command []string) error {
 	_, err := b.client.CreateSession(ctx, "command", client.Spec{ID: id, Command: command, WorkingDirectory: b.work()})
@@ -164,19 +174,17 @@ func (b *bench) gather(ctx context.Context, n int) error {
 // parallel calls f for 0 to n-1, up to 20 calls at a time, and returns their errors.
 func parallel(n int, f func(int) error) error {
 	const most = 20
-	slots, errs := make(chan struct{}, most), make(chan error, n)
+	slots, errs := make(chan struct{}, most), make([]error, n)
+	var calls sync.WaitGroup
 	for i := range n {
 		slots <- struct{}{}
-		go func() {
-			errs <- f(i)
+		calls.Go(func() {
+			errs[i] = f(i)
 			<-slots
-		}()
+		})
 	}
-	var all error
-	for range n {
-		all = errors.Join(all, <-errs)
-	}
-	return all
+	calls.Wait()
+	return errors.Join(errs...)
 }
 
 // pause waits so that earlier activity does not disturb the next measurement.

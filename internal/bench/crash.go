@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,23 +19,12 @@ const printers = 4
 func crash(ctx context.Context, b *bench) (rows []row, err error) {
 	stages, ids := make([]*stage, printers), make([]string, printers)
 	for i := range printers {
-		if stages[i], err = build(filepath.Join(b.work(), fmt.Sprintf("crash-%d", i))); err != nil {
+		if ids[i], stages[i], err = b.createOnStage(ctx, roleLines); err != nil {
 			return nil, err
 		}
-		defer stages[i].close()
-		ids[i] = b.newID("crash")
-		if err := errors.Join(b.create(ctx, ids[i], b.as(roleLines, stages[i].dir)), stages[i].awaitReady()); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), ids[i])) }()
+		defer func() { err = errors.Join(err, b.removeFromStage(ctx, ids[i], stages[i])) }()
 	}
-	argv, environment, err := b.client.AttachCommand(ctx, ids[0])
-	if err != nil {
-		return nil, err
-	}
-	attach := exec.Command(argv[0], argv[1:]...)
-	attach.Env = append(os.Environ(), environment...)
-	terminal, err := openTerminal(attach)
+	terminal, err := b.attach(ctx, ids[0])
 	if err != nil {
 		return nil, err
 	}
@@ -61,17 +48,9 @@ func crash(ctx context.Context, b *bench) (rows []row, err error) {
 // crashAgain makes the agent of a session crash and starts the session again, n times.
 func (b *bench) crashAgain(ctx context.Context, n int, id string, s *stage, published, restart *row) error {
 	for range n {
-		failed := b.listener.expect(becomes(id, "failed"))
-		if err := s.giveCue(); err != nil {
+		failed := b.listener.expect(changed(id, "State", "failed"))
+		if err := s.timeToSignal(ctx, failed, &published.values); err != nil {
 			return err
-		}
-		select {
-		case at := <-failed:
-			published.values = append(published.values, milliseconds(at-s.recorded(0)))
-		case <-time.After(timeout):
-			return errors.New("a crash was not published")
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 		before := time.Now()
 		if err := b.client.StartSession(ctx, id); err != nil {
@@ -128,8 +107,8 @@ const (
 
 // printLines is the agent: it prints numbered lines with the last pressed key, and kills itself on
 // cue. A key printed only once could scroll away before tmux draws it.
-func printLines(dir string) error {
-	a, err := enter(dir)
+func printLines(args []string) error {
+	a, err := enter(args[0])
 	if err != nil {
 		return err
 	}

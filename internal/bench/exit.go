@@ -18,41 +18,37 @@ import (
 const exitCode = 3
 
 func exitAmongOne(ctx context.Context, b *bench) ([]row, error) {
-	r, err := exits(ctx, b)
-	r.name = "agent's exit to State, 1 session"
-	return []row{r}, err
+	return exits(ctx, b, "agent's exit to State, 1 session")
 }
 
 func exitAmongMany(ctx context.Context, b *bench) ([]row, error) {
-	r, err := exits(ctx, b)
-	r.name = fmt.Sprintf("agent's exit to State, %d beside it", b.sessions)
-	return []row{r}, err
+	return exits(ctx, b, fmt.Sprintf("agent's exit to State, %d beside it", b.sessions))
 }
 
 // exits measures the time from an agent's exit to the signal with the session's new State. The
 // floor is a parent that waits for the same program with wait4 and then emits one signal.
-func exits(ctx context.Context, b *bench) (row, error) {
-	r := row{unit: "ms", bar: ratioAtMost(3).and(neverAbove(50, "ms"))}
+func exits(ctx context.Context, b *bench, name string) ([]row, error) {
+	r := row{name: name, unit: "ms", bar: ratioAtMost(3).and(neverAbove(50, "ms"))}
 	s, err := build(filepath.Join(b.work(), "exits"))
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer s.close()
 	parent, err := startParent(b, s)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer parent.close()
 	for range b.times(200) {
 		if err := exitOfSession(ctx, b, s, &r.values); err != nil {
-			return r, err
+			return nil, err
 		}
 		if err := parent.exitOfChild(ctx, b, s, &r.floor); err != nil {
-			return r, err
+			return nil, err
 		}
 	}
 	r.note("the slowest exit took %s ms to be published, the floor's %s ms", number(r.values.max()), number(r.floor.max()))
-	return r, nil
+	return []row{r}, nil
 }
 
 func exitOfSession(ctx context.Context, b *bench, s *stage, to *sample) error {
@@ -60,7 +56,7 @@ func exitOfSession(ctx context.Context, b *bench, s *stage, to *sample) error {
 	if err := b.create(ctx, id, b.as(roleExit, s.dir)); err != nil {
 		return err
 	}
-	if err := exitOnStage(ctx, s, b.listener.expect(becomes(id, "failed")), to); err != nil {
+	if err := exitOnStage(ctx, s, b.listener.expect(changed(id, "State", "failed")), to); err != nil {
 		return err
 	}
 	return b.remove(ctx, id)
@@ -75,32 +71,15 @@ func exitOnStage(ctx context.Context, s *stage, published <-chan time.Duration, 
 	if err := pause(ctx, 10*time.Millisecond); err != nil {
 		return err
 	}
-	if err := s.giveCue(); err != nil {
-		return err
-	}
-	select {
-	case at := <-published:
-		*to = append(*to, milliseconds(at-s.recorded(0)))
-		return nil
-	case <-time.After(timeout):
-		return errors.New("an exit was not published")
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return s.timeToSignal(ctx, published, to)
 }
 
 // exitOnCue is the agent.
-func exitOnCue(dir string) error {
-	a, err := enter(dir)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(a.signalReady(), a.awaitCue()); err != nil {
-		return err
-	}
-	a.recordTime(0)
-	unix.Exit(exitCode)
-	return nil
+func exitOnCue(args []string) error {
+	return actOnCues(args[0], func(int) error {
+		unix.Exit(exitCode)
+		return nil
+	})
 }
 
 // parent is a running parentOfExits.
@@ -137,7 +116,7 @@ func (p *parent) exitOfChild(ctx context.Context, b *bench, s *stage, to *sample
 }
 
 // parentOfExits is the floor: the simplest program that publishes the exits of children on the bus.
-func parentOfExits(dir string) error {
+func parentOfExits(args []string) error {
 	conn, err := connect(context.Background())
 	if err != nil {
 		return err
@@ -153,7 +132,7 @@ func parentOfExits(dir string) error {
 		} else if err != nil {
 			return err
 		}
-		pid, err := syscall.ForkExec(self, []string{self, roleWord, roleExit, dir}, &syscall.ProcAttr{
+		pid, err := syscall.ForkExec(self, []string{self, roleWord, roleExit, args[0]}, &syscall.ProcAttr{
 			Env: os.Environ(), Files: []uintptr{0, 1, 2},
 		})
 		if err != nil {

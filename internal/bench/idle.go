@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// restTime is the wait until the daemon is at rest: it returns memory to the system after three
-// seconds without work.
-const restTime = 5 * time.Second
-
 func wakeupsIdle(ctx context.Context, b *bench) ([]row, error) {
 	return b.wakeups(ctx, fmt.Sprintf("%d silent sessions", b.sessions))
 }
@@ -17,33 +13,25 @@ func wakeupsIdle(ctx context.Context, b *bench) ([]row, error) {
 // wakeupsBusy measures the same with as many printing sessions, whose output passes only through
 // their shim and tmux.
 func wakeupsBusy(ctx context.Context, b *bench) ([]row, error) {
-	talkers := b.sessions
-	ids := make([]string, talkers)
-	for i := range ids {
-		ids[i] = b.newID("talker")
-	}
-	if err := parallel(talkers, func(i int) error { return b.create(ctx, ids[i], b.as(roleChatter)) }); err != nil {
+	ids := b.newIDs("talker", b.sessions)
+	if err := parallel(len(ids), func(i int) error { return b.create(ctx, ids[i], b.as(roleChatter)) }); err != nil {
 		return nil, err
 	}
-	rows, err := b.wakeups(ctx, fmt.Sprintf("%d silent and %d printing sessions", b.sessions, talkers))
+	rows, err := b.wakeups(ctx, fmt.Sprintf("%d silent and %d printing sessions", b.sessions, len(ids)))
 	if err != nil {
 		return rows, err
 	}
-	return rows, parallel(talkers, func(i int) error { return b.remove(ctx, ids[i]) })
+	return rows, parallel(len(ids), func(i int) error { return b.remove(ctx, ids[i]) })
 }
 
 // wakeups counts the daemon's wake-ups and its CPU time while nothing happens that it has to
 // publish. The floor is a program with a bus connection, measured at the same time.
 func (b *bench) wakeups(ctx context.Context, with string) ([]row, error) {
-	least, err := b.startBystander(ctx)
+	processes, end, err := b.atRest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer least.end()
-	if err := pause(ctx, restTime); err != nil {
-		return nil, err
-	}
-	processes := []int{b.daemon.Process.Pid, least.cmd.Process.Pid}
+	defer end()
 	before, err := usedByEach(processes)
 	if err != nil {
 		return nil, err
@@ -83,7 +71,7 @@ func usedByEach(processes []int) ([]usage, error) {
 }
 
 // chatter is an agent at work.
-func chatter() error {
+func chatter([]string) error {
 	for tick := range time.Tick(100 * time.Millisecond) {
 		if _, err := fmt.Println("reading another file, at", tick.Format(time.RFC3339Nano)); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,34 +16,23 @@ import (
 // key measures the time from a key press in an attached terminal to its echo, in a session with its
 // shim and in tmux alone.
 func key(ctx context.Context, b *bench) (rows []row, err error) {
-	s, err := build(filepath.Join(b.work(), "key"))
+	id, s, err := b.createOnStage(ctx, roleEcho)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	id, command := b.newID("key"), b.as(roleEcho, s.dir)
-	if err := errors.Join(b.create(ctx, id, command), s.awaitReady()); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), id)) }()
+	defer func() { err = errors.Join(err, b.removeFromStage(ctx, id, s)) }()
 	server := plainTmux("key")
-	if err := errors.Join(server.start(ctx, command), s.awaitReady()); err != nil {
+	if err := errors.Join(server.start(ctx, b.as(roleEcho, s.dir)), s.awaitReady()); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, server.end(context.WithoutCancel(ctx))) }()
 
-	argv, environment, err := b.client.AttachCommand(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	attach := exec.Command(argv[0], argv[1:]...)
-	attach.Env = append(os.Environ(), environment...)
-	ours, err := openTerminal(attach)
+	ours, err := b.attach(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer ours.close()
-	plain, err := openTerminal(server.attach())
+	plain, err := openTerminal(exec.Command("tmux", server.command("attach-session")...))
 	if err != nil {
 		return nil, err
 	}
@@ -85,16 +74,25 @@ type terminal struct {
 	client *exec.Cmd
 }
 
-// openTerminal runs the command in a new terminal and waits until it echoes keys.
+// attach opens a terminal in which a tmux client shows the session.
+func (b *bench) attach(ctx context.Context, id string) (*terminal, error) {
+	argv, environment, err := b.client.AttachCommand(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	client := exec.Command(argv[0], argv[1:]...)
+	client.Env = environment
+	return openTerminal(client)
+}
+
+// openTerminal runs the command in a new terminal, with additional variables in its environment,
+// and waits until it echoes keys.
 func openTerminal(client *exec.Cmd) (*terminal, error) {
 	master, slave, err := openPty()
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a terminal: %w", err)
 	}
-	if client.Env == nil {
-		client.Env = os.Environ()
-	}
-	client.Env = append(client.Env, "TERM=xterm-256color")
+	client.Env = slices.Concat(os.Environ(), client.Env, []string{"TERM=xterm-256color"})
 	client.Stdin, client.Stdout, client.Stderr = slave, slave, slave
 	client.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
 	err = client.Start()
@@ -161,8 +159,8 @@ func (t *terminal) close() {
 }
 
 // echoKeys is the agent: a program that reads keys in raw mode and draws itself, as agents do.
-func echoKeys(dir string) error {
-	a, err := enter(dir)
+func echoKeys(args []string) error {
+	a, err := enter(args[0])
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -55,17 +54,7 @@ func newListener(ctx context.Context) (*listener, error) {
 }
 
 func connect(ctx context.Context, options ...dbus.ConnOption) (*dbus.Conn, error) {
-	conn, err := dbus.Dial(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), append(options, dbus.WithContext(ctx))...)
-	if err == nil {
-		err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))})
-	}
-	if err == nil {
-		err = conn.Hello()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
-	}
-	return conn, nil
+	return bus.Dial(ctx, os.Getenv("DBUS_SESSION_BUS_ADDRESS"), options...)
 }
 
 func (l *listener) close() { _ = l.conn.Close() }
@@ -94,15 +83,15 @@ func (l *listener) expect(wanted func(*dbus.Signal) bool) <-chan time.Duration {
 	return l.arrival
 }
 
-// becomes matches the PropertiesChanged signal with the session's new state.
-func becomes(id, state string) func(*dbus.Signal) bool {
+// changed matches the PropertiesChanged signal with this new value of a property of the session.
+func changed(id, property, value string) func(*dbus.Signal) bool {
 	path := dbusapi.SessionPath(id)
 	return func(signal *dbus.Signal) bool {
 		if signal.Path != path || signal.Name != changedSignal || len(signal.Body) < 2 {
 			return false
 		}
-		changed, _ := signal.Body[1].(map[string]dbus.Variant)
-		return changed["State"].Value() == state
+		properties, _ := signal.Body[1].(map[string]dbus.Variant)
+		return properties[property].Value() == value
 	}
 }
 

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,19 +42,16 @@ func memoryOfMany(ctx context.Context, b *bench) ([]row, error) {
 
 // memoryOfDaemon measures the daemon's memory. The floor is a bystander.
 func (b *bench) memoryOfDaemon(ctx context.Context, sessions int) ([]row, error) {
-	least, err := b.startBystander(ctx)
+	processes, end, err := b.atRest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer least.end()
-	if err := pause(ctx, restTime); err != nil {
-		return nil, err
-	}
-	ours, err := occupied(b.daemon.Process.Pid)
+	defer end()
+	ours, err := occupied(processes[0])
 	if err != nil {
 		return nil, err
 	}
-	floor, err := occupied(least.cmd.Process.Pid)
+	floor, err := occupied(processes[1])
 	if err != nil {
 		return nil, err
 	}
@@ -97,26 +94,33 @@ func of(all []memory, what func(memory) float64) sample {
 
 func privateOf(all []memory) sample { return of(all, func(m memory) float64 { return m.private }) }
 
-// bystander is a running bystand: a Go program that only keeps a bus connection open.
-type bystander struct{ cmd *exec.Cmd }
+// restTime is the wait until the daemon is at rest: it returns memory to the system after three
+// seconds without work.
+const restTime = 5 * time.Second
 
-func (b *bench) startBystander(ctx context.Context) (*bystander, error) {
+// atRest starts a bystander, a Go program that only keeps a bus connection open, and waits until
+// the daemon is at rest. It returns the process ids of the daemon and of the bystander, and a
+// function that ends the bystander.
+func (b *bench) atRest(ctx context.Context) (processes []int, end func(), err error) {
 	command := b.as(roleBystand)
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err == nil {
-		_, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot start the floor: %w", err)
+	}
+	end = func() {
+		_ = cmd.Process.Signal(unix.SIGTERM)
+		_ = cmd.Wait()
+	}
+	if _, err = out.Read(make([]byte, 1)); err == nil { // it is connected
+		err = pause(ctx, restTime)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot start the floor: %w", err)
+		end()
+		return nil, nil, fmt.Errorf("cannot wait for the floor: %w", err)
 	}
-	return &bystander{cmd}, nil
-}
-
-func (b *bystander) end() {
-	_ = b.cmd.Process.Signal(unix.SIGTERM)
-	_ = b.cmd.Wait()
+	return []int{b.daemon.Process.Pid, cmd.Process.Pid}, end, nil
 }

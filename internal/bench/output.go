@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -74,13 +73,13 @@ func printOnStage(s *stage, to *sample) error {
 	return nil
 }
 
-// printAll is the agent: it prints size bytes of text as agents and builds print it.
-func printAll(dir, size string) error {
-	a, err := enter(dir)
+// printAll is the agent: it prints text as agents and builds print it.
+func printAll(args []string) error {
+	a, err := enter(args[0])
 	if err != nil {
 		return err
 	}
-	left, err := strconv.Atoi(size)
+	left, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
 	}
@@ -133,10 +132,6 @@ func (t plainTmux) start(ctx context.Context, command []string) error {
 	config := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral/.tmux.conf")
 	args := []string{"-f", config, "new-session", "-d", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(lines), "--"}
 	return run(ctx, "tmux", t.command(append(args, command...)...)...)
-}
-
-func (t plainTmux) attach() *exec.Cmd {
-	return exec.Command("tmux", t.command("attach-session")...)
 }
 
 func (t plainTmux) end(ctx context.Context) error {

@@ -27,27 +27,11 @@ const (
 
 // playRole plays a role and returns the exit status.
 func playRole(role string, args []string) int {
-	roles := map[string]struct {
-		args int
-		play func([]string) error
-	}{
-		roleExit:    {1, func(args []string) error { return exitOnCue(args[0]) }},
-		roleParent:  {1, func(args []string) error { return parentOfExits(args[0]) }},
-		rolePrint:   {2, func(args []string) error { return printAll(args[0], args[1]) }},
-		roleEcho:    {1, func(args []string) error { return echoKeys(args[0]) }},
-		roleChatter: {0, func([]string) error { return chatter() }},
-		roleBystand: {0, func([]string) error { return bystand() }},
-		roleStatus:  {1, func(args []string) error { return reportStatus(args[0]) }},
-		roleEmit:    {1, func(args []string) error { return emitSignals(args[0]) }},
-		roleLines:   {1, func(args []string) error { return printLines(args[0]) }},
-		roleSurvey:  {1, func(args []string) error { return survey(args[0]) }},
-	}
-	chosen, known := roles[role]
-	err := fmt.Errorf("there is no role %q with %d arguments", role, len(args))
-	if known && len(args) == chosen.args {
-		err = chosen.play(args)
-	}
-	if err != nil {
+	play := map[string]func(args []string) error{
+		roleExit: exitOnCue, roleParent: parentOfExits, rolePrint: printAll, roleEcho: echoKeys, roleChatter: chatter,
+		roleBystand: bystand, roleStatus: reportStatus, roleEmit: emitSignals, roleLines: printLines, roleSurvey: survey,
+	}[role]
+	if err := play(args); err != nil {
 		fmt.Fprintf(os.Stderr, "bench %s: %v\n", role, err)
 		return 1
 	}
@@ -55,7 +39,7 @@ func playRole(role string, args []string) int {
 }
 
 // bystand is the simplest possible daemon on the bus: it only keeps a connection open.
-func bystand() error {
+func bystand([]string) error {
 	conn, err := connect(context.Background())
 	if err != nil {
 		return err

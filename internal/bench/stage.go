@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -94,6 +95,44 @@ func (s *stage) recorded(i int) time.Duration {
 	return time.Duration(binary.NativeEndian.Uint64(s.times[8*i:]))
 }
 
+// timeToSignal gives the cue and appends the time from the program's action to the arrival of the
+// signal to the sample.
+func (s *stage) timeToSignal(ctx context.Context, arrival <-chan time.Duration, to *sample) error {
+	if err := s.giveCue(); err != nil {
+		return err
+	}
+	select {
+	case at := <-arrival:
+		*to = append(*to, milliseconds(at-s.recorded(0)))
+		return nil
+	case <-time.After(timeout):
+		return fmt.Errorf("waited %v for a signal", timeout)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// createOnStage starts a session whose agent plays a role on a stage of its own, and returns once
+// the agent is ready.
+func (b *bench) createOnStage(ctx context.Context, role string) (id string, s *stage, err error) {
+	id = b.newID(role)
+	if s, err = build(filepath.Join(b.work(), "stage-"+id)); err != nil {
+		return "", nil, err
+	}
+	if err = b.create(ctx, id, b.as(role, s.dir)); err == nil {
+		err = s.awaitReady()
+	}
+	if err != nil {
+		s.close()
+	}
+	return id, s, err
+}
+
+func (b *bench) removeFromStage(ctx context.Context, id string, s *stage) error {
+	defer s.close()
+	return b.remove(context.WithoutCancel(ctx), id)
+}
+
 // actor is the program's side of a stage.
 type actor struct {
 	cue, ready int
@@ -128,4 +167,20 @@ func (a *actor) awaitCue() error {
 // recordTime records the current time as number i.
 func (a *actor) recordTime(i int) {
 	binary.NativeEndian.PutUint64(a.times[8*i:], uint64(clock.Monotonic()))
+}
+
+// actOnCues plays on a stage: at each cue it records the time as number 0 and calls act with the
+// number of the cue.
+func actOnCues(dir string, act func(i int) error) error {
+	a, err := enter(dir)
+	if err == nil {
+		err = a.signalReady()
+	}
+	for i := 0; err == nil; i++ {
+		if err = a.awaitCue(); err == nil {
+			a.recordTime(0)
+			err = act(i)
+		}
+	}
+	return err
 }

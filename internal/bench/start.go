@@ -17,10 +17,7 @@ func startOne(ctx context.Context, b *bench) ([]row, error) {
 	r := row{name: "start: CreateSession to running", unit: "ms", bar: ratioAtMost(1.3)}
 	var bare sample
 	for range b.times(50) {
-		if err := b.starts(ctx, 1, &r.values); err != nil {
-			return nil, err
-		}
-		if err := plainStarts(ctx, 1, &r.floor); err != nil {
+		if err := b.startBoth(ctx, 1, &r); err != nil {
 			return nil, err
 		}
 		before := time.Now()
@@ -37,48 +34,39 @@ func startOne(ctx context.Context, b *bench) ([]row, error) {
 func startBurst(ctx context.Context, b *bench) ([]row, error) {
 	r := row{name: fmt.Sprintf("start: %d at once, all running", burst), unit: "ms", bar: ratioAtMost(1.3)}
 	for range b.times(5) {
-		if err := b.starts(ctx, burst, &r.values); err != nil {
-			return nil, err
-		}
-		if err := plainStarts(ctx, burst, &r.floor); err != nil {
+		if err := b.startBoth(ctx, burst, &r); err != nil {
 			return nil, err
 		}
 	}
 	return []row{r}, nil
 }
 
-// starts starts n sessions at once, appends the time until all were running to the sample, and
-// removes them.
-func (b *bench) starts(ctx context.Context, n int, to *sample) error {
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = b.newID("start")
-	}
-	before := time.Now()
-	if err := parallel(n, func(i int) error { return b.create(ctx, ids[i], silent) }); err != nil {
-		return err
-	}
-	*to = append(*to, milliseconds(time.Since(before)))
-	if err := parallel(n, func(i int) error { return b.remove(ctx, ids[i]) }); err != nil {
-		return err
-	}
-	return pause(ctx, 20*time.Millisecond)
-}
-
-// plainStarts does the same without Corral.
-func plainStarts(ctx context.Context, n int, to *sample) error {
-	server := func(i int) string { return "plain-" + strconv.Itoa(i) }
-	before := time.Now()
-	err := parallel(n, func(i int) error {
-		args := append([]string{"--user", "--scope", "--quiet", "tmux", "-L", server(i), "-f", "/dev/null", "new-session",
-			"-d"}, silent...)
-		return run(ctx, "systemd-run", args...)
-	})
+// startBoth measures n simultaneous starts with Corral and then, as the floor, without it.
+func (b *bench) startBoth(ctx context.Context, n int, r *row) error {
+	ids := b.newIDs("start", n)
+	err := startAndEnd(ctx, n, &r.values,
+		func(i int) error { return b.create(ctx, ids[i], silent) },
+		func(i int) error { return b.remove(ctx, ids[i]) })
 	if err != nil {
 		return err
 	}
+	server := func(i int) string { return "plain-" + strconv.Itoa(i) }
+	return startAndEnd(ctx, n, &r.floor, func(i int) error {
+		args := append([]string{"--user", "--scope", "--quiet", "tmux", "-L", server(i), "-f", "/dev/null", "new-session",
+			"-d"}, silent...)
+		return run(ctx, "systemd-run", args...)
+	}, func(i int) error { return run(ctx, "tmux", "-L", server(i), "kill-server") })
+}
+
+// startAndEnd calls start n times at once, appends the time until all calls have returned to the
+// sample, and undoes the starts with end.
+func startAndEnd(ctx context.Context, n int, to *sample, start, end func(i int) error) error {
+	before := time.Now()
+	if err := parallel(n, start); err != nil {
+		return err
+	}
 	*to = append(*to, milliseconds(time.Since(before)))
-	if err := parallel(n, func(i int) error { return run(ctx, "tmux", "-L", server(i), "kill-server") }); err != nil {
+	if err := parallel(n, end); err != nil {
 		return err
 	}
 	return pause(ctx, 20*time.Millisecond)

@@ -3,14 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"time"
-
-	"github.com/godbus/dbus/v5"
-
-	"github.com/corrald/corral/dbusapi"
 )
 
 // The status reports (OSC 7501) that agents send alternately.
@@ -23,30 +17,20 @@ var reports = []struct{ report, activity string }{
 // status measures the time from an agent's status report in its terminal to the signal with the new
 // activity. The floor is a program that emits one signal itself.
 func status(ctx context.Context, b *bench) (rows []row, err error) {
-	s, err := build(filepath.Join(b.work(), "status"))
+	id, s, err := b.createOnStage(ctx, roleStatus)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	floor, err := build(filepath.Join(b.work(), "status-floor"))
+	defer func() { err = errors.Join(err, b.removeFromStage(ctx, id, s)) }()
+	floorID, floor, err := b.createOnStage(ctx, roleEmit)
 	if err != nil {
 		return nil, err
 	}
-	defer floor.close()
-	id := b.newID("status")
-	if err := errors.Join(b.create(ctx, id, b.as(roleStatus, s.dir)), s.awaitReady()); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), id)) }()
-	floorID := b.newID("status")
-	if err := errors.Join(b.create(ctx, floorID, b.as(roleEmit, floor.dir)), floor.awaitReady()); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), floorID)) }()
-
+	defer func() { err = errors.Join(err, b.removeFromStage(ctx, floorID, floor)) }()
 	r := row{name: "OSC 7501 to Activity on the bus", unit: "ms", bar: neverAbove(100, "ms")}
 	for i := range b.times(100) {
-		if err := reportOnStage(ctx, s, b.listener.expect(does(id, reports[i%2].activity)), &r.values); err != nil {
+		published := b.listener.expect(changed(id, "Activity", reports[i%2].activity))
+		if err := reportOnStage(ctx, s, published, &r.values); err != nil {
 			return nil, err
 		}
 		if err := reportOnStage(ctx, floor, b.listener.expect(childExited), &r.floor); err != nil {
@@ -62,73 +46,26 @@ func status(ctx context.Context, b *bench) (rows []row, err error) {
 func reportOnStage(ctx context.Context, s *stage, published <-chan time.Duration, to *sample) error {
 	// With two pauses per round, an agent sends fewer than ten reports a second, which it may sustain.
 	const apart = 60 * time.Millisecond
-	if err := errors.Join(pause(ctx, apart), s.giveCue()); err != nil {
+	if err := pause(ctx, apart); err != nil {
 		return err
 	}
-	select {
-	case at := <-published:
-		*to = append(*to, milliseconds(at-s.recorded(0)))
-		return nil
-	case <-time.After(timeout):
-		return errors.New("a status was not published")
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// does matches the PropertiesChanged signal with the session's new activity.
-func does(id, activity string) func(*dbus.Signal) bool {
-	path := dbusapi.SessionPath(id)
-	return func(signal *dbus.Signal) bool {
-		if signal.Path != path || signal.Name != changedSignal || len(signal.Body) < 2 {
-			return false
-		}
-		changed, _ := signal.Body[1].(map[string]dbus.Variant)
-		return changed["Activity"].Value() == activity
-	}
+	return s.timeToSignal(ctx, published, to)
 }
 
 // reportStatus is the agent.
-func reportStatus(dir string) error {
-	a, err := enter(dir)
-	if err != nil {
+func reportStatus(args []string) error {
+	return actOnCues(args[0], func(i int) error {
+		_, err := os.Stdout.WriteString(reports[i%2].report)
 		return err
-	}
-	if err := a.signalReady(); err != nil {
-		return err
-	}
-	for i := 0; ; i++ {
-		if err := a.awaitCue(); err != nil {
-			return err
-		}
-		a.recordTime(0)
-		if _, err := os.Stdout.WriteString(reports[i%2].report); err != nil {
-			return err
-		}
-	}
+	})
 }
 
 // emitSignals is the floor.
-func emitSignals(dir string) error {
+func emitSignals(args []string) error {
 	conn, err := connect(context.Background())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	a, err := enter(dir)
-	if err != nil {
-		return err
-	}
-	if err := a.signalReady(); err != nil {
-		return err
-	}
-	for {
-		if err := a.awaitCue(); err != nil {
-			return err
-		}
-		a.recordTime(0)
-		if err := conn.Emit(floorPath, floorSignal, int32(0)); err != nil {
-			return fmt.Errorf("cannot emit a signal: %w", err)
-		}
-	}
+	return actOnCues(args[0], func(int) error { return conn.Emit(floorPath, floorSignal, int32(0)) })
 }

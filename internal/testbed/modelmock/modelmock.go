@@ -97,11 +97,8 @@ func (s *Server) Unknown() []string {
 	return slices.Clone(s.unknown)
 }
 
-// dialect decodes the requests and encodes the replies of one interface.
-type dialect struct {
-	read  func(body []byte) (request, error)
-	write func(w *writer, q request, a reply)
-}
+// dialect writes the replies of one interface.
+type dialect func(w *writer, q request, a reply)
 
 // request is a request of any interface.
 type request struct {
@@ -134,21 +131,21 @@ type reply struct {
 	failure   int    // the HTTP status of a failure, 0 for none
 }
 
-// dialectOf returns the dialect for the end of a request's path.
-func dialectOf(path string) (dialect, bool) {
+// dialectOf returns the dialect for the end of a request's path, nil for an unknown path.
+func dialectOf(path string) dialect {
 	switch {
 	case strings.HasSuffix(path, "/messages"):
-		return anthropic, true
+		return writeAnthropic
 	case strings.HasSuffix(path, "/responses"):
-		return responses, true
+		return writeResponses
 	case strings.HasSuffix(path, "/chat/completions"):
-		return chat, true
+		return writeChat
 	case strings.HasSuffix(path, ":streamGenerateContent"):
-		return geminiStream, true
+		return streamGemini
 	case strings.HasSuffix(path, ":generateContent"):
-		return gemini, true
+		return writeGemini
 	}
-	return dialect{}, false
+	return nil
 }
 
 // ServeHTTP replies to a request in the dialect of its path.
@@ -158,17 +155,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	d, known := dialectOf(r.URL.Path)
-	if !known || r.Method != http.MethodPost {
+	write := dialectOf(r.URL.Path)
+	if write == nil || r.Method != http.MethodPost {
 		s.serveOther(w, r)
 		return
 	}
-	q, err := d.read(body)
+	q, err := readRequest(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	q.body = string(body)
 	a, ok := s.answer(r.Context(), q)
 	if !ok {
 		return // the client has disconnected
@@ -184,7 +180,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	d.write(out, q, a)
+	write(out, q, a)
 }
 
 // serveOther replies to requests that agents send before they use a model, and with status 404 to

@@ -1,62 +1,40 @@
 package modelmock
 
-import (
-	"encoding/json"
-	"slices"
-)
+import "encoding/json"
 
-// responses and chat are OpenAI's interfaces, the newer and the older one.
-var (
-	responses = dialect{read: readResponses, write: writeResponses}
-	chat      = dialect{read: readChat, write: writeChat}
-)
-
-func readResponses(body []byte) (request, error) {
-	var in struct {
-		Model  string
-		Stream bool
-		Input  json.RawMessage
-		Tools  []struct {
-			Name       string
-			Parameters json.RawMessage
-		}
-		Text struct {
-			Format struct{ Schema json.RawMessage }
-		}
+// writeAnthropic replies as Anthropic's messages do.
+func writeAnthropic(w *writer, q request, a reply) {
+	usage := object{"input_tokens": 1, "output_tokens": 1}
+	block, empty := object{"type": "text", "text": a.text}, object{"type": "text", "text": ""}
+	delta := object{"type": "text_delta", "text": a.text}
+	reason := "end_turn"
+	if a.tool != "" {
+		id := "toolu_" + a.id
+		block = object{"type": "tool_use", "id": id, "name": a.tool, "input": json.RawMessage(a.arguments)}
+		empty = object{"type": "tool_use", "id": id, "name": a.tool, "input": object{}}
+		delta = object{"type": "input_json_delta", "partial_json": a.arguments}
+		reason = "tool_use"
 	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return request{}, err
+	message := object{
+		"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": q.model, "stop_sequence": nil, "usage": usage,
 	}
-	q := request{model: in.Model, stream: in.Stream, format: in.Text.Format.Schema}
-	for _, t := range in.Tools {
-		q.tools = append(q.tools, tool{t.Name, t.Parameters})
+	if !q.stream {
+		message["content"], message["stop_reason"] = []object{block}, reason
+		w.json(message)
+		return
 	}
-	q.last = lastItem(in.Input)
-	return q, nil
+	message["content"], message["stop_reason"] = []object{}, nil
+	w.event("message_start", object{"type": "message_start", "message": message})
+	w.event("content_block_start", object{"type": "content_block_start", "index": 0, "content_block": empty})
+	w.event("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": delta})
+	w.event("content_block_stop", object{"type": "content_block_stop", "index": 0})
+	w.event("message_delta", object{
+		"type": "message_delta", "delta": object{"stop_reason": reason, "stop_sequence": nil}, "usage": usage,
+	})
+	w.event("message_stop", object{"type": "message_stop"})
 }
 
-// lastItem returns the last item of an input that is a user's text or a tool result. A string is
-// equivalent to a list with one text.
-func lastItem(input json.RawMessage) (last part) {
-	var items []struct {
-		Type, Role string
-		Content    json.RawMessage
-	}
-	if json.Unmarshal(input, &items) != nil {
-		last, _ = lastBlock(input)
-		return last
-	}
-	for _, item := range slices.Backward(items) {
-		if item.Type == "function_call_output" || item.Type == "custom_tool_call_output" {
-			return part{result: true}
-		}
-		if last, ok := lastBlock(item.Content); ok && item.Role == "user" {
-			return last
-		}
-	}
-	return part{}
-}
-
+// writeResponses replies as the newer of OpenAI's interfaces does.
 func writeResponses(w *writer, q request, a reply) {
 	item := object{
 		"type": "message", "id": "msg_" + a.id, "role": "assistant", "status": "completed",
@@ -98,44 +76,7 @@ func writeResponses(w *writer, q request, a reply) {
 	send("response.completed", object{"response": response("completed", item)})
 }
 
-func readChat(body []byte) (request, error) {
-	var in struct {
-		Model    string
-		Stream   bool
-		Messages []struct {
-			Role    string
-			Content json.RawMessage
-		}
-		Tools []struct {
-			Function struct {
-				Name       string
-				Parameters json.RawMessage
-			}
-		}
-		ResponseFormat struct {
-			JSONSchema struct{ Schema json.RawMessage } `json:"json_schema"`
-		} `json:"response_format"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return request{}, err
-	}
-	q := request{model: in.Model, stream: in.Stream, format: in.ResponseFormat.JSONSchema.Schema}
-	for _, t := range in.Tools {
-		q.tools = append(q.tools, tool{t.Function.Name, t.Function.Parameters})
-	}
-	for _, m := range slices.Backward(in.Messages) {
-		if m.Role == "tool" {
-			q.last = part{result: true}
-			break
-		}
-		if last, ok := lastBlock(m.Content); ok && m.Role == "user" {
-			q.last = last
-			break
-		}
-	}
-	return q, nil
-}
-
+// writeChat replies as the older of OpenAI's interfaces does.
 func writeChat(w *writer, q request, a reply) {
 	message, reason := object{"role": "assistant", "content": a.text}, "stop"
 	if a.tool != "" {
@@ -160,4 +101,24 @@ func writeChat(w *writer, q request, a reply) {
 	w.event("", completion(chunk, object{"delta": message, "finish_reason": nil}))
 	w.event("", completion(chunk, object{"delta": object{}, "finish_reason": reason}))
 	w.line("data: [DONE]\n\n")
+}
+
+// writeGemini replies as Gemini's content generation does, and streamGemini as its stream does: the
+// path of a request determines which one it is.
+func writeGemini(w *writer, _ request, a reply)  { w.json(generated(a)) }
+func streamGemini(w *writer, _ request, a reply) { w.event("", generated(a)) }
+
+func generated(a reply) object {
+	content := object{"text": a.text}
+	if a.tool != "" {
+		content = object{"functionCall": object{"id": "call-" + a.id, "name": a.tool, "args": json.RawMessage(a.arguments)}}
+	}
+	return object{
+		"responseId": a.id,
+		"candidates": []object{{
+			"index": 0, "finishReason": "STOP",
+			"content": object{"role": "model", "parts": []object{content}},
+		}},
+		"usageMetadata": object{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/testbed/claim"
+	"github.com/corrald/corral/internal/testbed/ready"
 )
 
 type unixWaitStatus = syscall.WaitStatus
@@ -119,7 +120,7 @@ func (k *keeper) killAll() {
 
 func (k *keeper) run() (int, error) {
 	started := time.Now()
-	ready, err := k.listenForReady()
+	notified, err := ready.Listen(k.notifySocket())
 	if err != nil {
 		return 0, err
 	}
@@ -127,7 +128,7 @@ func (k *keeper) run() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := k.awaitReady(manager, ready); err != nil {
+	if err := k.awaitReady(manager, notified); err != nil {
 		return 0, err
 	}
 	if k.Verbose {

@@ -3,7 +3,6 @@ package testbed
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,31 +40,7 @@ func (k *keeper) startManager() (int, error) {
 
 func (k *keeper) notifySocket() string { return filepath.Join(k.Dir, "notify") }
 
-// listenForReady creates the socket to which the manager sends READY=1 once basic.target, and so
-// dbus.socket, is active.
-func (k *keeper) listenForReady() (<-chan error, error) {
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: k.notifySocket(), Net: "unixgram"})
-	if err == nil {
-		err = os.Chmod(k.notifySocket(), 0o666)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot make the notification socket: %w", err)
-	}
-	ready := make(chan error, 1)
-	go func() {
-		defer func() { _ = socket.Close() }()
-		for message := make([]byte, 4096); ; {
-			n, err := socket.Read(message)
-			if err != nil || strings.Contains("\n"+string(message[:n])+"\n", "\nREADY=1\n") {
-				ready <- err
-				return
-			}
-		}
-	}()
-	return ready, nil
-}
-
-// awaitReady waits until the manager is ready or has exited.
+// awaitReady waits until the manager is ready, so that dbus.socket is active, or has exited.
 func (k *keeper) awaitReady(manager int, ready <-chan error) error {
 	deadline := time.After(Timeout)
 	for {

@@ -109,20 +109,16 @@ func keeperCommand(p *plan, c *claim.Claim) (*exec.Cmd, error) {
 // a pid namespace, so that no process outlives it. It joins its cgroup before the cgroup namespace
 // is created, so that this cgroup becomes the root of the namespace.
 func keeperInNamespaces(self string, c *claim.Claim) (*exec.Cmd, error) {
-	dir, err := c.MakeCgroup()
+	cgroup, err := c.MakeCgroup()
 	if err != nil {
 		return nil, err
-	}
-	cgroup, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open cgroup %q: %w", dir, err)
 	}
 	cmd := exec.Command(self)
 	cmd.SysProcAttr = &unix.SysProcAttr{
 		Cloneflags:   unix.CLONE_NEWPID,
 		Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP,
 		UseCgroupFD:  true,
-		CgroupFD:     cgroup, // stays open until this process exits; it is a single descriptor and not inherited
+		CgroupFD:     int(cgroup.Fd()),
 		Pdeathsig:    unix.SIGKILL,
 	}
 	return cmd, nil

@@ -57,20 +57,24 @@ func cgroup2Mount() (root, mount string, err error) {
 	return root, mount, nil
 }
 
-// MakeCgroup creates the claim's cgroup below this process's and records its path for the sweep.
-func (c *Claim) MakeCgroup() (string, error) {
+// MakeCgroup creates the claim's cgroup below this process's, records its path for the sweep, and
+// opens it for the start of a process in it (clone(2), CLONE_INTO_CGROUP). The file stays open
+// until Release or the next call.
+func (c *Claim) MakeCgroup() (*os.File, error) {
 	own, err := OwnCgroup()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	dir := filepath.Join(own, filepath.Base(c.Dir))
 	if err := os.WriteFile(CgroupFile(c.Dir), []byte(dir), 0o600); err != nil {
-		return "", fmt.Errorf("cannot record the cgroup: %w", err)
+		return nil, fmt.Errorf("cannot record the cgroup: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make a cgroup (in a container, run it with --privileged): %w", err)
+		return nil, fmt.Errorf("cannot make a cgroup (in a container, run it with --privileged): %w", err)
 	}
-	return dir, nil
+	_ = c.cgroup.Close()
+	c.cgroup, err = os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	return c.cgroup, err
 }
 
 // RemoveCgroup kills all processes in a cgroup and below it, waits until it is empty, and removes

@@ -34,6 +34,7 @@ type Claim struct {
 	Dir    string
 	number int
 	lock   *os.File
+	cgroup *os.File // as MakeCgroup has returned it
 }
 
 // New removes what dead owners left, then claims a directory and a user id without processes.
@@ -114,7 +115,7 @@ func sweep() {
 // Release kills what still runs in the claim's cgroup, removes the cgroup and the directory, and
 // releases the lock.
 func (c *Claim) Release() error {
-	defer func() { _ = c.lock.Close() }()
+	defer func() { _, _ = c.cgroup.Close(), c.lock.Close() }()
 	if cgroup, err := readOwn(CgroupFile(c.Dir)); err == nil {
 		if err := RemoveCgroup(string(cgroup)); err != nil {
 			return err

@@ -114,15 +114,10 @@ func runIn(c *claim.Claim, files map[string]string, script string) (output strin
 
 // bootKernel runs the guest's kernel until the guest is off or the timeout expires.
 func bootKernel(c *claim.Claim, program, root string) error {
-	path, err := c.MakeCgroup()
+	cgroup, err := c.MakeCgroup()
 	if err != nil {
 		return err
 	}
-	cgroup, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = cgroup.Close() }()
 	console, err := os.Create(filepath.Join(c.Dir, "console"))
 	if err != nil {
 		return err
@@ -150,7 +145,7 @@ func bootKernel(c *claim.Claim, program, root string) error {
 	case err := <-ended:
 		return err
 	case <-time.After(timeout):
-		return errors.Join(fmt.Errorf("not done within %v", timeout), claim.RemoveCgroup(path))
+		return errors.Join(fmt.Errorf("not done within %v", timeout), claim.RemoveCgroup(cgroup.Name()))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/corrald/corral/internal/testbed/claim"
 	"github.com/corrald/corral/internal/testbed/debian"
+	"github.com/corrald/corral/internal/testbed/ready"
 )
 
 // T is the part of *testing.T that a machine needs.
@@ -189,21 +190,19 @@ func (m *Machine) Boot() {
 }
 
 func (m *Machine) boot() error {
-	cgroup, err := m.cgroup()
+	cgroup, err := m.claim.MakeCgroup()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = cgroup.Close() }()
 	console, err := os.OpenFile(m.consolePath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = console.Close() }()
-	ready, err := listenForReady(filepath.Join(m.claim.Dir, "host", "notify"))
+	notified, err := ready.Listen(filepath.Join(m.claim.Dir, "host", "notify"))
 	if err != nil {
 		return err
 	}
-	defer ready.close()
 	m.init = exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", m.disk.Process.Pid), "--", "unshare",
 		"--mount", "--cgroup", "--uts", "--ipc", "--net", "--",
 		"sh", "-ec", bootScript, "sh", m.root, m.claim.Dir)
@@ -217,23 +216,13 @@ func (m *Machine) boot() error {
 		return err
 	}
 	select {
-	case err := <-ready.done:
+	case err := <-notified:
 		return err
 	case <-m.ended:
 		return fmt.Errorf("its systemd ended (%v)", m.init.ProcessState)
 	case <-time.After(timeout):
 		return fmt.Errorf("not up within %v", timeout)
 	}
-}
-
-// cgroup creates and opens the machine's cgroup. Like the manager of a host, it is created at boot
-// and removed at poweroff.
-func (m *Machine) cgroup() (*os.File, error) {
-	path, err := m.claim.MakeCgroup()
-	if err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
 // claimedCgroup returns the path of a running machine's cgroup.
@@ -286,7 +275,8 @@ func (m *Machine) Crash() {
 	m.off()
 }
 
-// off removes the cgroup of a machine that is off.
+// off removes the cgroup of a machine that is off. Like that of a host's manager, it exists only
+// while the machine runs.
 func (m *Machine) off() {
 	m.init = nil
 	if err := claim.RemoveCgroup(m.claimedCgroup()); err != nil {

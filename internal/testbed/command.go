@@ -78,18 +78,12 @@ func execCommand(p *plan) int {
 // has started.
 func awaitManager(ctx context.Context) error {
 	const name = "org.freedesktop.systemd1"
-	conn, err := dbus.Dial(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithContext(ctx),
+	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithContext(ctx),
 		dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	if err != nil {
 		return fmt.Errorf("cannot reach the bus: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.Auth(nil); err != nil {
-		return fmt.Errorf("cannot reach the bus: %w", err)
-	}
-	if err := conn.Hello(); err != nil {
-		return fmt.Errorf("cannot reach the bus: %w", err)
-	}
 	changes := make(chan *dbus.Signal, 16)
 	conn.Signal(changes)
 	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender("org.freedesktop.DBus"),

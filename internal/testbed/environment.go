@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,18 +25,12 @@ func (p *plan) privateDirs() []string {
 func (p *plan) makeDirectories() error {
 	for _, dir := range append(p.privateDirs(), p.unitDir(), p.programDir(),
 		filepath.Join(p.unitDir(), "default.target.d")) {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return fmt.Errorf("cannot prepare the test bed: %w", err)
-		}
-		if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask
 			return fmt.Errorf("cannot prepare the test bed: %w", err)
 		}
 	}
 	for _, dir := range p.privateDirs() {
-		if err := os.Chmod(dir, 0o700); err != nil {
-			return fmt.Errorf("cannot prepare the test bed: %w", err)
-		}
-		if err := os.Chown(dir, p.UID, -1); err != nil {
+		if err := errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, p.UID, -1)); err != nil {
 			return fmt.Errorf("cannot prepare the test bed: %w", err)
 		}
 	}

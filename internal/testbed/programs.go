@@ -2,9 +2,7 @@ package testbed
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -210,15 +208,12 @@ func buildCommit(target, commit string) error {
 
 // CopyProgram copies a program to a file that it creates or overwrites.
 func CopyProgram(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
+	program, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, program, 0o755)
 	}
-	defer func() { _ = source.Close() }()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.Chmod(to, 0o755) // whatever the umask
 	}
-	_, err = io.Copy(target, source)
-	return errors.Join(err, target.Close(), os.Chmod(to, 0o755))
+	return err
 }

@@ -3,12 +3,7 @@ package debian
 import (
 	"crypto/sha256"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // aptScript copies the system $1 to $2 and installs the remaining arguments there with apt.
@@ -39,13 +34,9 @@ func WithAptPackages(suite string, packages ...string) (string, error) {
 	}
 	key := sha256.Sum256([]byte(strings.Join(packages, " ")))
 	return Cached(fmt.Sprintf("%s-apt-%x", suite, key[:4]), func(dir string) error {
-		cmd := exec.Command("sh", append([]string{"-ec", aptScript, "sh", base, dir}, packages...)...)
-		cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-		cmd.Env = append(os.Environ(), proxy()...)
-		log := &progressLog{what: "apt-get in " + suite, began: time.Now(), reported: time.Now()}
-		cmd.Stdout, cmd.Stderr = log, log
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("cannot install %q on Debian %q: %w\n%s", packages, suite, err, lastLines(log.text.String(), 20))
+		args := append([]string{"-ec", aptScript, "sh", base, dir}, packages...)
+		if err := runForLong("apt-get in "+suite, "sh", args...); err != nil {
+			return fmt.Errorf("cannot install %q on Debian %q: %w", packages, suite, err)
 		}
 		return nil
 	})

@@ -100,13 +100,22 @@ func Bootstrap(suite, dir string, packages []string) error {
 	if mirror := mirror(); mirror != "" {
 		args = append(args, mirror)
 	}
-	cmd := exec.Command("debootstrap", args...)
+	if err := runForLong("debootstrap "+suite, "debootstrap", args...); err != nil {
+		return fmt.Errorf("cannot make a Debian system of suite %q: %w", suite, err)
+	}
+	return nil
+}
+
+// runForLong runs a program in a mount namespace of its own, with the machine's apt proxy, and
+// prints its progress.
+func runForLong(what, program string, args ...string) error {
+	cmd := exec.Command(program, args...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	cmd.Env = append(os.Environ(), proxy()...)
-	log := &progressLog{what: "debootstrap " + suite, began: time.Now(), reported: time.Now()}
+	log := &progressLog{what: what, began: time.Now(), reported: time.Now()}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("cannot make a Debian system of suite %q: %w\n%s", suite, err, lastLines(log.text.String(), 20))
+		return fmt.Errorf("%w\n%s", err, lastLines(log.text.String(), 20))
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ build: needs-build $(BUILD)/man/.made $(BUILD)/documents/.made $(BUILD)/licenses
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BUILD)/ ./cmd/corrald ./cmd/corralctl
 	$(GOBUILD) -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o $(BUILD)/ ./cmd/corral-shim
 
-$(BUILD)/man/.made: $(wildcard docs/man/*.md dbusapi/*.xml internal/manual/*.go)
+$(BUILD)/man/.made: $(wildcard docs/man/*.md dbusapi/*.xml internal/manual/*.go internal/manual/*.tmpl)
 	@go run ./internal/manual -o $(BUILD)/man -version '$(or $(VERSION),unknown)' -date '$(MANDATE)' docs/man/*.md
 	@for page in $(MANPAGES); do $(MD2MAN) -in $(BUILD)/man/$$page.md -out $(BUILD)/man/$$page && rm $(BUILD)/man/$$page.md || exit 1; done
 	@touch $@

@@ -18,7 +18,7 @@ const jsonPage = "docs/reference/json.md"
 type contract struct {
 	interfaces       []iface
 	manager, session []member // properties
-	errors           string   // the names of the errors, separated by commas
+	Errors           string   // the names of the errors, separated by commas
 }
 
 // readContract reads the interface definitions of a repository.
@@ -48,10 +48,14 @@ func (c contract) generated(repository string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	reference, err := render("reference.md.tmpl", c)
+	if err != nil {
+		return nil, err
+	}
 	schema, err := c.jsonSchema()
 	return map[string]string{
 		"dbusapi/properties.go":           types,
-		"docs/reference/dbus.md":          c.reference(),
+		"docs/reference/dbus.md":          reference,
 		jsonPage:                          tables,
 		"docs/reference/json.schema.json": schema,
 	}, err

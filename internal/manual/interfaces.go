@@ -12,18 +12,18 @@ import (
 
 // member is a method, signal or property, with the comment that precedes it.
 type member struct {
-	kind, name, access string
-	dbusType           string // type of a property
-	in, out            []string
-	emitsChanged       string // EmitsChangedSignal annotation of a property, "" for true
-	notKnown           string // the value of a number that is not known, "" if it is always known
-	comment            string
+	Kind, Name, Access string
+	DBusType           string // type of a property
+	In, Out            []string
+	EmitsChanged       string // EmitsChangedSignal annotation of a property, "" for true
+	NotKnown           string // the value of a number that is not known, "" if it is always known
+	Comment            string
 }
 
 // iface is an interface of the contract.
 type iface struct {
-	name    string
-	members []member
+	Name    string
+	Members []member
 }
 
 // kinds are the kinds of members, in the order of the documentation.
@@ -31,11 +31,11 @@ var kinds = []struct{ name, title string }{{"method", "Methods"}, {"signal", "Si
 
 // membersOf returns the members of one kind.
 func (i iface) membersOf(kind string) []member {
-	return slices.DeleteFunc(slices.Clone(i.members), func(m member) bool { return m.kind != kind })
+	return slices.DeleteFunc(slices.Clone(i.Members), func(m member) bool { return m.Kind != kind })
 }
 
 // shortName returns the last component of the interface's name.
-func (i iface) shortName() string { return i.name[strings.LastIndexByte(i.name, '.')+1:] }
+func (i iface) shortName() string { return i.Name[strings.LastIndexByte(i.Name, '.')+1:] }
 
 // readInterfaces parses interface definitions. A session's method without a comment is documented
 // by a reference to the Manager's method of the corresponding name.
@@ -48,34 +48,16 @@ func readInterfaces(definitions ...string) ([]iface, error) {
 			return nil, err
 		}
 		for i, m := range members {
-			for _, counterpart := range []string{m.name + "Session", m.name} {
-				if m.kind == "method" && m.comment == "" && documented[counterpart] {
-					members[i].comment = "As the Manager's " + counterpart + "."
+			for _, counterpart := range []string{m.Name + "Session", m.Name} {
+				if m.Kind == "method" && m.Comment == "" && documented[counterpart] {
+					members[i].Comment = "As the Manager's " + counterpart + "."
 				}
 			}
-			documented[m.name] = documented[m.name] || m.comment != ""
+			documented[m.Name] = documented[m.Name] || m.Comment != ""
 		}
 		all = append(all, iface{name, members})
 	}
 	return all, nil
-}
-
-// describe returns the documentation of the interfaces as sections of a manual page.
-func describe(interfaces []iface) string {
-	var page strings.Builder
-	for _, i := range interfaces {
-		for _, kind := range kinds {
-			var entries []string
-			for _, m := range i.membersOf(kind.name) {
-				entries = append(entries, m.entry())
-			}
-			if len(entries) > 0 {
-				fmt.Fprintf(&page, "# %s OF THE %s\n\n%s\n",
-					strings.ToUpper(kind.title), strings.ToUpper(i.shortName()), strings.Join(entries, "\n"))
-			}
-		}
-	}
-	return page.String()
 }
 
 // parseDefinition parses an interface definition in the introspection format of the D-Bus
@@ -100,28 +82,28 @@ func parseDefinition(definition string) (name string, members []member, err erro
 				name, comments = attribute(t, "name"), nil
 			case "method", "signal", "property":
 				members = append(members, member{
-					kind:     t.Name.Local,
-					name:     attribute(t, "name"),
-					access:   attribute(t, "access"),
-					dbusType: attribute(t, "type"),
-					comment:  strings.Join(comments, " "),
+					Kind:     t.Name.Local,
+					Name:     attribute(t, "name"),
+					Access:   attribute(t, "access"),
+					DBusType: attribute(t, "type"),
+					Comment:  strings.Join(comments, " "),
 				})
 				comments = nil
 			case "arg":
 				m := &members[len(members)-1]
 				text := strings.TrimSpace(attribute(t, "type") + " " + attribute(t, "name"))
 				if attribute(t, "direction") == "out" {
-					m.out = append(m.out, text)
+					m.Out = append(m.Out, text)
 				} else {
-					m.in = append(m.in, text)
+					m.In = append(m.In, text)
 				}
 			case "annotation":
 				m := &members[len(members)-1]
 				switch attribute(t, "name") {
 				case "org.freedesktop.DBus.Property.EmitsChangedSignal":
-					m.emitsChanged = attribute(t, "value")
+					m.EmitsChanged = attribute(t, "value")
 				case "io.github.corrald.Corral1.NotKnown":
-					m.notKnown = attribute(t, "value")
+					m.NotKnown = attribute(t, "value")
 				}
 			}
 		}
@@ -137,33 +119,19 @@ func attribute(e xml.StartElement, name string) string {
 	return ""
 }
 
-// entry returns the member as an entry of a definition list.
-func (m member) entry() string {
-	var term string
-	switch {
-	case m.kind == "property":
-		term = fmt.Sprintf("**%s** %s", m.name, escape(m.dbusType))
-	case len(m.out) > 0:
-		term = fmt.Sprintf("**%s**(%s) -> %s", m.name, escape(strings.Join(m.in, ", ")), escape(strings.Join(m.out, ", ")))
-	default:
-		term = fmt.Sprintf("**%s**(%s)", m.name, escape(strings.Join(m.in, ", ")))
-	}
-	return fmt.Sprintf("%s\n:   %s\n", term, escape(m.meaning()))
-}
-
-// meaning returns the description of the member in sentences.
-func (m member) meaning() string {
+// Meaning returns the description of the member in sentences.
+func (m member) Meaning() string {
 	var sentences []string
-	if m.comment != "" {
-		sentences = append(sentences, m.comment)
+	if m.Comment != "" {
+		sentences = append(sentences, m.Comment)
 	}
-	if m.notKnown != "" {
-		sentences = append(sentences, m.notKnown+" if it is not known.")
+	if m.NotKnown != "" {
+		sentences = append(sentences, m.NotKnown+" if it is not known.")
 	}
-	if m.access == "readwrite" {
+	if m.Access == "readwrite" {
 		sentences = append(sentences, "Can be set.")
 	}
-	switch m.emitsChanged {
+	switch m.EmitsChanged {
 	case "const":
 		sentences = append(sentences, "It never changes.")
 	case "false":

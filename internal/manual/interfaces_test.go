@@ -8,22 +8,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDescribe_HasEveryMember(t *testing.T) {
+func TestPages_HaveEveryMember(t *testing.T) {
 	c, err := readContract("../..")
 	require.NoError(t, err)
-	page, reference := describe(c.interfaces), c.reference()
+	page, err := render("page.md.tmpl", c)
+	require.NoError(t, err)
+	reference, err := render("reference.md.tmpl", c)
+	require.NoError(t, err)
 	for _, i := range c.interfaces {
-		for _, m := range i.members {
-			assert.NotEmpty(t, m.comment, m.name)
-			assert.Contains(t, page, "**"+m.name+"**")
-			if m.kind == "property" {
-				assert.Contains(t, reference, "| `"+m.name+"` | `"+m.dbusType+"` | "+m.access+" | ")
+		for _, m := range i.Members {
+			assert.NotEmpty(t, m.Comment, m.Name)
+			assert.Contains(t, page, "**"+m.Name+"**")
+			if m.Kind == "property" {
+				assert.Contains(t, reference, "| `"+m.Name+"` | `"+m.DBusType+"` | "+m.Access+" | ")
 			} else {
-				assert.Contains(t, reference, "\n**"+m.name+"**(")
+				assert.Contains(t, reference, "\n**"+m.Name+"**(")
 			}
 		}
 	}
-	assert.Contains(t, c.errors, "NoSuchSession, SessionExists")
+	assert.Contains(t, c.Errors, "NoSuchSession, SessionExists")
 }
 
 const example = `<node><interface name="a.b.C">
@@ -34,12 +37,14 @@ const example = `<node><interface name="a.b.C">
 		<!-- How much. --><property name="N" type="t" access="read"><annotation name="org.freedesktop.DBus.Property.EmitsChangedSignal" value="false"/><annotation name="io.github.corrald.Corral1.NotKnown" value="7"/></property>
 	</interface></node>`
 
-func TestDescribe_FormatsAnEntry(t *testing.T) {
+func TestManualPage_FormatsAnEntry(t *testing.T) {
 	all, err := readInterfaces(example)
+	require.NoError(t, err)
+	page, err := render("page.md.tmpl", contract{interfaces: all})
 	require.NoError(t, err)
 	assert.Equal(t, "# METHODS OF THE C\n\n**Do_It**(s x) -> a{sv} y\n:   Replies when it is done.\n\n"+
 		"# PROPERTIES OF THE C\n\n**P** b\n:   A \\* of it. Can be set. It never changes.\n\n"+
-		"**N** t\n:   How much. 7 if it is not known. Its changes are not announced.\n\n", describe(all))
+		"**N** t\n:   How much. 7 if it is not known. Its changes are not announced.\n\n", page)
 	_, err = readInterfaces("<a")
 	assert.Error(t, err)
 }
@@ -75,7 +80,7 @@ func TestTypes_DescribeEachProperty(t *testing.T) {
 	{Name: "N", Announced: NotAnnounced, MayBeUnknown: true, NotKnown: 7},
 `)
 	assert.Contains(t, types, "	return Session{\n		N: 7,\n	}\n")
-	_, err = contract{session: []member{{name: "X", dbusType: "d"}}}.types()
+	_, err = contract{session: []member{{Name: "X", DBusType: "d"}}}.types()
 	require.ErrorContains(t, err, `there is no Go type for "d"`)
 }
 

@@ -26,7 +26,7 @@ func jsonTypeOf(dbusType string) jsonType {
 }
 
 // isInList reports whether the JSON output of the list verb has the property.
-func isInList(p member) bool { return p.dbusType != "a(sv)" && p.dbusType != "a(sttsiis)" }
+func isInList(p member) bool { return p.DBusType != "a(sv)" && p.DBusType != "a(sttsiis)" }
 
 // describeJSON returns the page about the JSON output with the tables of the properties in it. Each
 // table is between two comments.
@@ -47,11 +47,11 @@ func (c contract) describeJSON(page string) (string, error) {
 			if !isInList(p) {
 				continue
 			}
-			kind := jsonTypeOf(p.dbusType).name
-			if p.notKnown != "" {
+			kind := jsonTypeOf(p.DBusType).name
+			if p.NotKnown != "" {
 				kind += " or null"
 			}
-			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", p.name, kind, tableCell(p.comment))
+			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", p.Name, kind, tableCell(p.Comment))
 		}
 		page = before + begin + rows.String() + end + after
 	}
@@ -64,13 +64,13 @@ func (c contract) jsonSchema() (string, error) {
 	definition := func(title string, properties []member) object {
 		described, required := object{}, []string{}
 		for _, p := range properties {
-			var kind any = jsonTypeOf(p.dbusType).schema
-			if p.notKnown != "" {
+			var kind any = jsonTypeOf(p.DBusType).schema
+			if p.NotKnown != "" {
 				kind = []any{kind, "null"}
 			}
-			described[p.name] = object{"type": kind, "description": p.comment}
+			described[p.Name] = object{"type": kind, "description": p.Comment}
 			if isInList(p) {
-				required = append(required, p.name)
+				required = append(required, p.Name)
 			}
 		}
 		return object{"title": title, "type": "object", "properties": described, "required": required}

@@ -35,12 +35,15 @@ func run() int {
 		return report(generate(*repository))
 	}
 	contract, err := readContract(".")
-	if err == nil {
-		replacer := strings.NewReplacer("@version@", *version, "@date@", *date,
-			"@interfaces@", describe(contract.interfaces), "@errors@", contract.errors)
-		err = write(*out, flag.Args(), replacer)
+	if err != nil {
+		return report(err)
 	}
-	return report(err)
+	interfaces, err := render("page.md.tmpl", contract)
+	if err != nil {
+		return report(err)
+	}
+	return report(write(*out, flag.Args(), strings.NewReplacer("@version@", *version, "@date@", *date,
+		"@interfaces@", interfaces, "@errors@", contract.Errors)))
 }
 
 // report prints an error and returns the exit code.

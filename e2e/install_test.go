@@ -3,19 +3,49 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// installed returns a directory with the result of make install.
+// tree is the result of make install, which runs once, for all tests.
+var tree struct {
+	sync.Mutex
+	dir      string
+	complete bool
+}
+
+// installed returns a directory with the result of make install. Nothing may write to it.
 func installed(t *testing.T) string {
-	dir := t.TempDir()
-	makeIn(t, "install-files", "DESTDIR="+dir, "PREFIX=/usr")
-	require.FileExists(t, filepath.Join(dir, "usr/bin/corrald"))
-	return dir
+	tree.Lock()
+	defer tree.Unlock()
+	if !tree.complete {
+		makeIn(t, "install-files", "DESTDIR="+tree.dir, "PREFIX=/usr")
+		require.FileExists(t, filepath.Join(tree.dir, "usr/bin/corrald"))
+		tree.complete = true
+	}
+	return tree.dir
+}
+
+func TestMain(m *testing.M) {
+	if os.Getuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests boot machines, which needs root: sudo make e2e")
+		os.Exit(1)
+	}
+	dir, err := os.MkdirTemp("", "corral-e2e.")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	tree.dir = filepath.Join(dir, "tree")
+	status := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(status)
 }
 
 // makeIn runs make in the source tree and returns its output.

@@ -41,8 +41,11 @@ BUILDMODE ?= default
 ifeq ($(VERSION),)
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 endif
+# Programs, tests and tools share what is compiled, in every checkout: without -trimpath, a compiled
+# package depends on the directory of its source.
+export GOFLAGS := $(GOFLAGS) -trimpath
 LDFLAGS  = $(STRIP) $(if $(VERSION),-X github.com/corrald/corral/internal/version.Version=$(VERSION))
-GOBUILD  = CGO_ENABLED=0 go build -trimpath -buildmode=$(BUILDMODE)
+GOBUILD  = CGO_ENABLED=0 go build -buildmode=$(BUILDMODE)
 # The race detector needs a C compiler; the programs do not.
 GOTEST   = CGO_ENABLED=1 go test -race
 # Installed with the same relative paths as in the source tree, so that their links work.
@@ -111,17 +114,18 @@ test: unit-test
 endif
 
 # Tests mostly wait. The daemon's tests take as long as all others, so they run in two halves, each
-# with its own systemd and bus.
-unit-test: needs-test
+# with its own systemd and bus. The tests of the root directory, which `make check` runs as well, run
+# before, once.
+unit-test: needs-test architecture
 	@$(MAKE) --no-print-directory -j3 --output-sync=target most-tests daemon-tests-1 daemon-tests-2
 
 # Packages without goroutines, whose tests compute much: the race detector would find nothing there,
-# and takes two minutes of CPU time for it.
+# and takes two minutes of CPU time for it. The target architecture tests the first one.
 SEQUENTIAL = . ./supervisor/session
 
 HALF = '^Test[A-N]'
 most-tests:
-	go test -timeout 12m $(SEQUENTIAL)
+	go test -timeout 12m $(filter-out .,$(SEQUENTIAL))
 	$(GOTEST) -timeout 12m $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL) ./cmd/corrald)")
 
 daemon-tests-1:

@@ -5,7 +5,7 @@
 // is measured again, and fails if two of three measurements miss it.
 //
 //	make bench
-//	go run ./internal/bench [-run REGEXP] [-n FACTOR] [-sessions N] [-idle TIME] [-json] [-measure] \
+//	go run ./internal/bench [-run REGEXP] [-n FACTOR] [-sessions N] [-idle TIME] [-measure] \
 //	    [-programs DIR]
 //
 // The program runs itself again: inside the user manager, to measure, and in the roles that role.go
@@ -33,9 +33,8 @@ type options struct {
 	factor   float64        // -n: factor for the number of measurements
 	sessions int            // -sessions: the number of running sessions in groups that need many
 	idle     time.Duration  // -idle: how long wake-ups are counted
-	json     bool
-	measure  bool   // -measure: measure once and do not fail
-	programs string // -programs: directory of the built programs
+	measure  bool           // -measure: measure once and do not fail
+	programs string         // -programs: directory of the built programs
 }
 
 // insideVariable is the environment variable with the bench's directory for the process inside the
@@ -67,7 +66,6 @@ func parse(args []string) (options, error) {
 	flags.Float64Var(&o.factor, "n", 1, "measure each thing this `factor` as often")
 	flags.IntVar(&o.sessions, "sessions", 100, "how `many` live sessions there are, where there are many")
 	flags.DurationVar(&o.idle, "idle", time.Minute, "how `long` wake-ups are counted")
-	flags.BoolVar(&o.json, "json", false, "print JSON, not a table")
 	flags.BoolVar(&o.measure, "measure", false, "only measure, once: a missed bar is no failure")
 	flags.StringVar(&o.programs, "programs", "build", "the `directory` of corrald, corralctl and corral-shim")
 	if err := flags.Parse(args); err != nil {
@@ -107,7 +105,7 @@ func inside(o options, dir string) int {
 	defer cancel()
 	rows, err := measure(ctx, o, place{dir})
 	if len(rows) > 0 {
-		err = errors.Join(err, show(os.Stdout, o, place{dir}, rows))
+		err = errors.Join(err, show(os.Stdout, place{dir}, rows))
 	}
 	switch {
 	case ctx.Err() != nil:

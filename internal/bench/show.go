@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -13,11 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// show prints the rows as a table with notes below it, or as JSON.
-func show(to io.Writer, o options, p place, rows []row) error {
-	if o.json {
-		return showJSON(to, p, rows)
-	}
+// show prints the rows as a table with notes below it.
+func show(to io.Writer, p place, rows []row) error {
 	table := [][]string{{"WHAT", "UNIT", "N", "MEDIAN", "P99", "FLOOR", "FLOOR P99", "RATIO", "BAR", "MET"}}
 	var notes []string
 	for _, r := range rows {
@@ -96,43 +92,4 @@ func align(b *strings.Builder, table [][]string) {
 		}
 		b.WriteString(strings.TrimRight(text.String(), " ") + "\n")
 	}
-}
-
-// jsonRow is a row of the JSON output. Missing numbers are omitted.
-type jsonRow struct {
-	What        string   `json:"what"`
-	Unit        string   `json:"unit"`
-	N           int      `json:"n"`
-	Median      *float64 `json:"median"`
-	P99         *float64 `json:"p99"`
-	Max         *float64 `json:"max"`
-	FloorN      int      `json:"floor_n,omitempty"`
-	FloorMedian *float64 `json:"floor_median,omitempty"`
-	FloorP99    *float64 `json:"floor_p99,omitempty"`
-	Ratio       *float64 `json:"ratio,omitempty"`
-	Bar         string   `json:"bar,omitempty"`
-	Met         string   `json:"met,omitempty"`
-	Notes       []string `json:"notes,omitempty"`
-}
-
-func showJSON(to io.Writer, p place, rows []row) error {
-	known := func(v float64) *float64 {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil
-		}
-		return &v
-	}
-	result := struct {
-		Circumstances string    `json:"circumstances"`
-		Rows          []jsonRow `json:"rows"`
-	}{circumstances(p), []jsonRow{}}
-	for _, r := range rows {
-		result.Rows = append(result.Rows, jsonRow{
-			r.name, r.unit, len(r.values), known(r.values.median()), known(r.values.p99()), known(r.values.max()),
-			len(r.floor), known(r.floor.median()), known(r.floor.p99()), known(r.ratio()), r.bar.text, r.met(), r.notes,
-		})
-	}
-	e := json.NewEncoder(to)
-	e.SetIndent("", "  ")
-	return e.Encode(result)
 }

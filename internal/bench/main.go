@@ -96,7 +96,7 @@ func outside(o options) int {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
-	return testbed.Run(append([]string{p.program("bench")}, os.Args[1:]...), false)
+	return testbed.Run(append([]string{p.program("bench")}, os.Args[1:]...))
 }
 
 // inside measures and prints the results. A signal makes it clean up and exit early.

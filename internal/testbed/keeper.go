@@ -6,7 +6,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -119,7 +118,6 @@ func (k *keeper) killAll() {
 }
 
 func (k *keeper) run() (int, error) {
-	started := time.Now()
 	notified, err := ready.Listen(k.notifySocket())
 	if err != nil {
 		return 0, err
@@ -130,10 +128,6 @@ func (k *keeper) run() (int, error) {
 	}
 	if err := k.awaitReady(manager, notified); err != nil {
 		return 0, err
-	}
-	if k.Verbose {
-		fmt.Fprintf(os.Stderr, "testbed: user manager of user %d up in %v, in %s\n", k.UID,
-			time.Since(started).Round(time.Millisecond), k.Dir)
 	}
 	command, err := k.startCommand()
 	if err != nil {

@@ -44,8 +44,7 @@ type plan struct {
 	UID     int      // the unprivileged user of the manager and the command; the caller's, unless that is root
 	Command []string // the command to run in the user manager
 	Test    bool     // whether Command is this test binary
-	Verbose bool
-	Socket  bool // whether descriptor 3 is the socket to the owner
+	Socket  bool     // whether descriptor 3 is the socket to the owner
 }
 
 // Main runs the tests of m in a private user manager and exits with their status. It never returns.
@@ -88,9 +87,7 @@ func RunIfReexecuted() {
 
 // Run runs a command in a private user manager and returns its exit status: 128 and the signal
 // number if a signal killed it, or 125 if it could not be run, after printing why.
-func Run(command []string, verbose bool) int {
-	return runOwner(&plan{Command: command, Verbose: verbose})
-}
+func Run(command []string) int { return runOwner(&plan{Command: command}) }
 
 // readPlan returns the plan that this process was started with, nil in the owner.
 func readPlan() (*plan, error) {

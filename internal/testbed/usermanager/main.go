@@ -1,7 +1,7 @@
 // Usermanager runs a command in a private `systemd --user` with its own bus, home and XDG
 // directories, and exits with its status:
 //
-//	go run ./internal/testbed/usermanager [-v] -- COMMAND [ARGUMENT…]
+//	go run ./internal/testbed/usermanager -- COMMAND [ARGUMENT…]
 //
 // The command has the caller's terminal, working directory and environment, except for variables
 // that would connect it with the outside. All processes and files that it leaves behind are removed
@@ -18,15 +18,11 @@ import (
 
 func main() {
 	testbed.RunIfReexecuted()
-	verbose := flag.Bool("v", false, "print where the user manager is and how long it took to start")
-	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: usermanager [-v] -- COMMAND [ARGUMENT…]")
-		flag.PrintDefaults()
-	}
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, "usage: usermanager -- COMMAND [ARGUMENT…]") }
 	flag.Parse()
 	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	os.Exit(testbed.Run(flag.Args(), *verbose))
+	os.Exit(testbed.Run(flag.Args()))
 }

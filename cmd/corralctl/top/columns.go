@@ -130,12 +130,9 @@ var dropOrder = []string{
 // growOrder lists the columns that grow into free space, in the order in which they do.
 var growOrder = []string{"id", "agent", "activity", "branch", "labels", "description", "workspace", "graph"}
 
-// columnNamed returns the column of this name, nil if there is none.
-func columnNamed(name string) *column {
-	if i := slices.IndexFunc(columns, func(c column) bool { return c.name == name }); i >= 0 {
-		return &columns[i]
-	}
-	return nil
+// columnIndex returns the index in columns of the column of this name, -1 if there is none.
+func columnIndex(name string) int {
+	return slices.IndexFunc(columns, func(c column) bool { return c.name == name })
 }
 
 // isShown reports whether the column is among the chosen ones. The id always is, because rows

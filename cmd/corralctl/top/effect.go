@@ -168,9 +168,6 @@ var verbTexts = map[verb]struct{ doing, done string }{
 	diff:     {"Reading the changes of", ""},
 }
 
-func (v verb) doing() string { return verbTexts[v].doing }
-func (v verb) done() string  { return verbTexts[v].done }
-
 // answers reports whether the operation answers an agent, so that its screen changes.
 func (v verb) answers() bool { return v == send || v == approve || v == deny }
 

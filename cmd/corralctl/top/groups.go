@@ -37,24 +37,14 @@ func (m *model) nextGroup() []effect {
 	if m.settings.Group == "" {
 		m.showNotice("Not grouped.")
 	} else {
-		m.showNotice("Grouped by " + groupTitle(m.settings.Group) + ".")
+		m.showNotice("Grouped by " + strings.Replace(m.settings.Group, ":", " ", 1) + ".")
 	}
 	return m.saveSettings()
 }
 
-func groupTitle(group string) string {
-	if key, ok := cutLabel(group); ok {
-		return "label " + key
-	}
-	return group
-}
-
-// cutLabel returns the key of the label that the list is grouped by.
-func cutLabel(group string) (key string, ok bool) { return strings.CutPrefix(group, labelGroup) }
-
 // groupOf returns the name of the group that a row belongs to.
 func (m *model) groupOf(r *row) string {
-	if key, ok := cutLabel(m.settings.Group); ok {
+	if key, ok := strings.CutPrefix(m.settings.Group, labelGroup); ok {
 		if value, has := r.Labels[key]; has {
 			return key + "=" + value
 		}

@@ -323,7 +323,7 @@ func (m *model) called(result called) []effect {
 		m.showError(m.errorText(string(result.call.verb), result.call.id, result.err))
 		return nil
 	}
-	m.showNotice(result.call.verb.done() + " " + result.call.id + ".")
+	m.showNotice(verbTexts[result.call.verb].done + " " + result.call.id + ".")
 	if result.call.verb.answers() {
 		m.preview.markOutdated(result.call.id)
 	}

@@ -38,7 +38,7 @@ func loadSettings(path string) settings {
 	if path == "" || err != nil || json.Unmarshal(content, &s) != nil {
 		return settings{}
 	}
-	s.Columns = slices.DeleteFunc(s.Columns, func(name string) bool { return columnNamed(name) == nil })
+	s.Columns = slices.DeleteFunc(s.Columns, func(name string) bool { return columnIndex(name) < 0 })
 	if s.Preview != 0 {
 		s.Preview = max(minShare, min(s.Preview, maxShare))
 	}

@@ -51,13 +51,7 @@ func (m *model) positionText() string {
 	if len(rows) == len(m.order) || len(rows) == 0 {
 		return ""
 	}
-	first := 0
-	for _, l := range m.shownLines() {
-		if l.row != nil {
-			first = l.index
-			break
-		}
-	}
+	first := slices.Index(m.order, rows[0])
 	return fmt.Sprintf(" %d-%d/%d", first+1, first+len(rows), len(m.order))
 }
 
@@ -182,15 +176,6 @@ func (m *model) wantedWidth(c column) int {
 		}
 	}
 	return min(width, c.maxWidth)
-}
-
-// columnIndex returns the index in columns of a column. It panics if there is none of this name.
-func columnIndex(name string) int {
-	i := slices.IndexFunc(columns, func(c column) bool { return c.name == name })
-	if i < 0 {
-		panic("no column " + name)
-	}
-	return i
 }
 
 // sortingAt returns the order that a click on the title at column x of the terminal selects.

@@ -26,12 +26,9 @@ type usage struct {
 func (u *usage) add(at time.Time, c counters) {
 	before, since := u.counters, at.Sub(u.at)
 	u.counters, u.at = c, at
-	if !c.exists || c.cpuTime == unknown {
-		u.cpu, u.history = -1, nil
-		return
-	}
+	known := before.exists && before.cpuTime != unknown && c.exists && c.cpuTime != unknown
 	// The first sample, or that of another run, does not give a rate.
-	if !before.exists || before.cpuTime == unknown || c.cpuTime < before.cpuTime || since <= 0 {
+	if !known || c.cpuTime < before.cpuTime || since <= 0 {
 		u.cpu, u.history = -1, nil
 		return
 	}

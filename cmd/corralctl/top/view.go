@@ -286,7 +286,7 @@ func (m *model) message() string {
 func (m *model) taskLine() string {
 	var parts []string
 	for _, t := range m.tasks {
-		text := strings.TrimSpace(t.call.verb.doing() + " " + t.call.id)
+		text := strings.TrimSpace(verbTexts[t.call.verb].doing + " " + t.call.id)
 		if elapsed := m.now.Sub(t.since); elapsed >= time.Second {
 			text += " (" + wording.Span(elapsed) + ")"
 		}

@@ -122,7 +122,10 @@ func (m *model) execute(p plan) []effect {
 	if len(p.rows) > 1 {
 		text = strings.TrimSpace(names(possible) + "\n" + strings.Join(append(notEmpty(text), refused...), "\n"))
 	}
-	return m.confirm(confirmationTitle(p.verb, possible), text, calls)
+	m.dialog = &dialog{
+		kind: confirming, title: confirmationTitle(p.verb, possible), text: text, onConfirm: calls,
+	}
+	return nil
 }
 
 // stillPresent returns those sessions that were not removed while a dialog about them was open. A
@@ -195,16 +198,16 @@ func (m *model) startCall(c call) []effect {
 	return []effect{c}
 }
 
-// callOf returns a function for calls whose only argument is the id of the session.
-func callOf(v verb) func(*row) call {
-	return func(r *row) call { return call{verb: v, id: r.Id} }
-}
-
 // callAction returns an action whose calls have the id of the session as their only argument.
 func callAction(v verb) func(*model, []*row) []effect {
 	return func(m *model, rows []*row) []effect {
-		p := plan{verb: v, rows: rows, newCall: callOf(v)}
-		if len(rows) > 1 && v == approve {
+		p := plan{verb: v, rows: rows, newCall: func(r *row) call { return call{verb: v, id: r.Id} }}
+		switch {
+		case v == stop || v == suspend || v == restart:
+			p.lossText = lossTextOf(rows)
+		case v == archive:
+			p.note = "The record and the log are kept, but an archived session cannot be started again."
+		case v == approve && len(rows) > 1:
 			p.lossText = func(r *row) string {
 				return r.Id + ": " + cmp.Or(firstLine(r.question), "(the question is not known)")
 			}
@@ -259,18 +262,6 @@ func lossTextOf(rows []*row) func(*row) string {
 	}
 }
 
-func (m *model) stop(rows []*row) []effect {
-	return m.execute(plan{verb: stop, rows: rows, lossText: lossTextOf(rows), newCall: callOf(stop)})
-}
-
-func (m *model) suspend(rows []*row) []effect {
-	return m.execute(plan{verb: suspend, rows: rows, lossText: lossTextOf(rows), newCall: callOf(suspend)})
-}
-
-func (m *model) restart(rows []*row) []effect {
-	return m.execute(plan{verb: restart, rows: rows, lossText: lossTextOf(rows), newCall: callOf(restart)})
-}
-
 func (m *model) resume(rows []*row) []effect {
 	return m.execute(plan{verb: resume, rows: rows, newCall: func(r *row) call {
 		if r.State == word.Created {
@@ -285,14 +276,7 @@ func (m *model) freeze(rows []*row) []effect {
 	if !slices.ContainsFunc(rows, func(r *row) bool { return !r.Frozen }) {
 		v = thaw
 	}
-	return m.execute(plan{verb: v, rows: rows, newCall: callOf(v)})
-}
-
-func (m *model) archive(rows []*row) []effect {
-	return m.execute(plan{
-		verb: archive, rows: rows, newCall: callOf(archive),
-		note: "The record and the log are kept, but an archived session cannot be started again.",
-	})
+	return callAction(v)(m, rows)
 }
 
 func (m *model) remove(rows []*row) []effect {

@@ -28,9 +28,9 @@ type dialog struct {
 	isBusy      bool   // the input is being processed
 	lineInput   *textinput.Model
 	areaInput   *textarea.Model
-	enterLabel  string         // what Enter does with the text
-	page        viewport.Model // scrolls a text that is too long
-	onConfirm   func() []effect
+	enterLabel  string          // what Enter does with the text
+	page        viewport.Model  // scrolls a text that is too long
+	onConfirm   func() []effect // returns the effects if the user agrees
 	onEnter     func(text string) []effect
 }
 
@@ -70,12 +70,6 @@ const (
 	maxInput      = 256 << 10 // bytes
 	maxInputLines = 5000
 )
-
-// confirm asks for a confirmation. onConfirm returns the effects if the user agrees.
-func (m *model) confirm(title, text string, onConfirm func() []effect) []effect {
-	m.dialog = &dialog{kind: confirming, title: title, text: text, onConfirm: onConfirm}
-	return nil
-}
 
 // openText asks for a text. onEnter returns the effects for it; label describes them in the dialog.
 func (m *model) openText(title, text, label string, onEnter func(string) []effect) {

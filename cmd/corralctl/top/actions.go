@@ -321,7 +321,7 @@ func (m *model) kill(rows []*row) []effect {
 		subject = wording.Plural(len(possible), "agent") + ": " + names(possible)
 	}
 	text := strings.Join(append([]string{"Work that the agent has not saved may be lost."}, refused...), "\n")
-	m.dialog = &dialog{kind: choosingSignal, title: "Signal to " + subject, text: text, choices: signals}
+	m.dialog = &dialog{kind: choosingSignal, title: "Signal to " + subject, text: text}
 	m.dialog.onConfirm = func() []effect {
 		var effects []effect
 		number := signals[m.dialog.choiceIndex].number
@@ -372,7 +372,8 @@ func (m *model) send(rows []*row) []effect {
 			title = "Resume " + possible[0].Id + " and send"
 		}
 	}
-	m.openText(title, strings.TrimSpace(text+"\n"+strings.Join(refused, "\n")), "send", func(text string) []effect {
+	text = strings.TrimSpace(text + "\n" + strings.Join(refused, "\n"))
+	m.openInput(newAreaInput(), title, text, "send", func(text string) []effect {
 		var effects []effect
 		for _, r := range m.stillPresent(possible) {
 			flags := dbusapi.InputEnter

@@ -19,19 +19,17 @@ type dialog struct {
 	kind        dialogKind
 	title       string
 	text        string
-	choices     []signal
-	choiceIndex int      // of the selected choice or column
+	choiceIndex int      // of the selected signal or column
 	columns     []string // names of the chosen columns
 	fields      []*field
 	fieldIndex  int    // of the field that receives the keys
 	errorText   string // why the input was refused
 	isBusy      bool   // the input is being processed
-	lineInput   *textinput.Model
-	areaInput   *textarea.Model
-	enterLabel  string          // what Enter does with the text
-	page        viewport.Model  // scrolls a text that is too long
-	onConfirm   func() []effect // returns the effects if the user agrees
-	onEnter     func(text string) []effect
+	input
+	enterLabel string          // what Enter does with the text
+	page       viewport.Model  // scrolls a text that is too long
+	onConfirm  func() []effect // returns the effects if the user agrees
+	onEnter    func(text string) []effect
 }
 
 type dialogKind int
@@ -71,26 +69,13 @@ const (
 	maxInputLines = 5000
 )
 
-// openText asks for a text. onEnter returns the effects for it; label describes them in the dialog.
-func (m *model) openText(title, text, label string, onEnter func(string) []effect) {
-	area := newAreaInput()
-	m.dialog = &dialog{
-		kind: enteringText, title: title, text: text, enterLabel: label, areaInput: &area, onEnter: onEnter,
-	}
+// openInput asks for a text. onEnter returns the effects for it; label describes them in the
+// dialog.
+func (m *model) openInput(i input, title, text, label string, onEnter func(string) []effect) {
+	m.dialog = &dialog{kind: enteringText, title: title, text: text, enterLabel: label, input: i, onEnter: onEnter}
 }
 
-// openLine asks for a single line, which begins with value.
-func (m *model) openLine(title, text, value string, onEnter func(string) []effect) {
-	line := newLineInput(value)
-	m.dialog = &dialog{
-		kind: enteringText, title: title, text: text, enterLabel: "set", lineInput: &line, onEnter: onEnter,
-	}
-}
-
-func (m *model) openFilter() {
-	line := newLineInput(m.filter)
-	m.dialog = &dialog{kind: enteringFilter, lineInput: &line}
-}
+func (m *model) openFilter() { m.dialog = &dialog{kind: enteringFilter, input: newLineInput(m.filter)} }
 
 func (m *model) openHelp() {
 	m.dialog = &dialog{kind: showingHelp, title: "Keys", page: viewport.New()}
@@ -108,9 +93,15 @@ func (m *model) openColumns() {
 	m.dialog = d
 }
 
+// input is a text input. One of its fields is set.
+type input struct {
+	line *textinput.Model
+	area *textarea.Model // of several lines
+}
+
 // newAreaInput returns an input of several lines. Its cursor does not blink, because nothing is to
 // be drawn while nothing happens.
-func newAreaInput() textarea.Model {
+func newAreaInput() input {
 	area := textarea.New()
 	area.Prompt, area.ShowLineNumbers, area.CharLimit, area.MaxHeight, area.MaxWidth = "", false, 0, 0, 0
 	area.KeyMap.InsertNewline.SetKeys("alt+enter", "shift+enter", "ctrl+j")
@@ -120,11 +111,11 @@ func newAreaInput() textarea.Model {
 	styles.Cursor.Blink = false
 	area.SetStyles(styles)
 	area.Focus()
-	return area
+	return input{area: &area}
 }
 
 // newLineInput returns an input of one line.
-func newLineInput(value string) textinput.Model {
+func newLineInput(value string) input {
 	line := textinput.New()
 	line.Prompt = ""
 	line.KeyMap.Paste.SetEnabled(false)
@@ -135,7 +126,15 @@ func newLineInput(value string) textinput.Model {
 	line.SetValue(value)
 	line.CursorEnd()
 	line.Focus()
-	return line
+	return input{line: &line}
+}
+
+// value returns the text that was entered.
+func (i input) value() string {
+	if i.line != nil {
+		return i.line.Value()
+	}
+	return i.area.Value()
 }
 
 // handleDialogKey handles a key while a dialog is open.
@@ -222,7 +221,7 @@ func (m *model) handleChoiceKey(key string) []effect {
 	case "up", "k":
 		d.choiceIndex = max(0, d.choiceIndex-1)
 	case "down", "j":
-		d.choiceIndex = min(len(d.choices)-1, d.choiceIndex+1)
+		d.choiceIndex = min(len(signals)-1, d.choiceIndex+1)
 	case "enter":
 		return m.confirmDialog()
 	case "q":
@@ -263,29 +262,21 @@ func toggled(chosen []string, name string) []string {
 	return all
 }
 
-// value returns the text that was entered.
-func (d *dialog) value() string {
-	if d.lineInput != nil {
-		return d.lineInput.Value()
-	}
-	return d.areaInput.Value()
-}
-
 // edit passes a key or a paste to the input of the dialog.
 func (m *model) edit(message tea.Msg) {
 	d := m.dialog
-	line, area := d.lineInput, d.areaInput
+	i := d.input
 	if d.kind == fillingForm {
-		line, area = d.fields[d.fieldIndex].lineInput, d.fields[d.fieldIndex].areaInput
+		i = d.fields[d.fieldIndex].input
 	}
 	switch {
-	case line != nil:
-		*line, _ = line.Update(message)
-	case area != nil:
-		*area, _ = area.Update(message)
+	case i.line != nil:
+		*i.line, _ = i.line.Update(message)
+	case i.area != nil:
+		*i.area, _ = i.area.Update(message)
 	}
 	if d.kind == enteringFilter {
-		m.filter, m.guardUntil = d.lineInput.Value(), time.Time{}
+		m.filter, m.guardUntil = d.value(), time.Time{}
 		m.arrange()
 	}
 }

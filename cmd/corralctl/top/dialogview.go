@@ -60,7 +60,7 @@ func (m *model) dialogBody(inner, room int) ([]string, []key.Binding) {
 		return nil, []key.Binding{keyHint("y", "yes"), keyHint("n", "no")}
 	case choosingSignal:
 		var lines []string
-		for i, s := range d.choices {
+		for i, s := range signals {
 			lines = append(lines, choiceLine(fit(fit(s.name, 10, false)+s.description, inner, false), i == d.choiceIndex))
 		}
 		return linesAround(lines, d.choiceIndex, room), []key.Binding{keyHint("Enter", "send it"), cancel}
@@ -76,11 +76,12 @@ func (m *model) dialogBody(inner, room int) ([]string, []key.Binding) {
 		keys := []key.Binding{keyHint("Space", "show or hide"), keyHint("r", "reset"), keyHint("Enter", "done")}
 		return linesAround(lines, d.choiceIndex, room-1), keys
 	case enteringText:
-		keys := []key.Binding{keyHint("Enter", d.enterLabel), cancel}
-		if d.areaInput != nil {
+		height, keys := 1, []key.Binding{keyHint("Enter", d.enterLabel), cancel}
+		if d.area != nil {
+			height = max(1, min(room, d.area.LineCount()+2, 10))
 			keys = []key.Binding{keyHint("Enter", d.enterLabel), keyHint("Alt-Enter", "new line"), cancel}
 		}
-		return append(d.inputLines(inner, room), d.errorLines(inner)...), keys
+		return append(d.lines(inner, height, true), d.errorLines(inner)...), keys
 	case fillingForm:
 		lines, focused := d.formLines(inner)
 		keys := []key.Binding{
@@ -108,16 +109,24 @@ func keyHint(name, description string) key.Binding {
 	return key.NewBinding(key.WithKeys(name), key.WithHelp(name, description))
 }
 
-// inputLines returns the lines of the input of a dialog for one text.
-func (d *dialog) inputLines(inner, room int) []string {
-	if d.lineInput != nil {
-		d.lineInput.SetWidth(inner - 1)
-		return []string{d.lineInput.View()}
+// lines returns what the input shows: a line, or height lines of several. It has a cursor if it
+// receives the keys.
+func (i input) lines(width, height int, focused bool) []string {
+	if i.line != nil {
+		i.line.SetWidth(width - 1)
+		if focused {
+			return []string{i.line.View()}
+		}
+		return []string{cut(wording.Printable(i.line.Value()), width)}
 	}
-	height := max(1, min(room, d.areaInput.LineCount()+2, 10))
-	d.areaInput.SetWidth(inner)
-	d.areaInput.SetHeight(height)
-	return strings.Split(d.areaInput.View(), "\n")
+	i.area.SetWidth(width)
+	i.area.SetHeight(height)
+	if focused {
+		return strings.Split(i.area.View(), "\n")
+	}
+	lines := make([]string, height)
+	copy(lines, wrapped(i.area.Value(), width))
+	return lines
 }
 
 // formLines returns the lines of the form, and the index of the first line of the field that
@@ -133,24 +142,17 @@ func (d *dialog) formLines(inner int) (lines []string, focused int) {
 			focused = len(lines)
 			name = paint(reverse, strings.TrimRight(name, " ")) + strings.Repeat(" ", nameWidth-len(f.name))
 		}
+		content := []string{paint(wording.Dim, "…")}
 		switch {
-		case f.lineInput != nil:
-			f.lineInput.SetWidth(width - 1)
-			lines = append(lines, name+f.inputLines(i == d.fieldIndex, width)[0])
-		case f.areaInput != nil:
-			f.areaInput.SetWidth(width)
-			f.areaInput.SetHeight(promptHeight)
-			for n, line := range f.inputLines(i == d.fieldIndex, width) {
-				if n > 0 {
-					name = strings.Repeat(" ", nameWidth)
-				}
-				lines = append(lines, name+line)
-			}
+		case i != agentField:
+			content = f.lines(width, promptHeight, i == d.fieldIndex)
 		case len(f.choices) > 0:
 			text := fmt.Sprintf("< %s > (%d of %d)", f.choices[f.choiceIndex], f.choiceIndex+1, len(f.choices))
-			lines = append(lines, name+cut(wording.Printable(text), width))
-		default:
-			lines = append(lines, name+paint(wording.Dim, "…"))
+			content[0] = cut(wording.Printable(text), width)
+		}
+		for _, line := range content {
+			lines = append(lines, name+line)
+			name = strings.Repeat(" ", nameWidth)
 		}
 	}
 	note := "A new git worktree of this branch; empty: works in the workspace itself."
@@ -158,22 +160,6 @@ func (d *dialog) formLines(inner int) (lines []string, focused int) {
 		lines = append(lines, paint(wording.Dim, line))
 	}
 	return lines, focused
-}
-
-// inputLines returns the lines of the input of a field, with a cursor if the field receives the
-// keys.
-func (f *field) inputLines(focused bool, width int) []string {
-	switch {
-	case f.lineInput != nil && !focused:
-		return []string{cut(wording.Printable(f.lineInput.Value()), width)}
-	case f.lineInput != nil:
-		return []string{f.lineInput.View()}
-	case !focused:
-		lines := make([]string, promptHeight)
-		copy(lines, wrapped(f.areaInput.Value(), width))
-		return lines
-	}
-	return strings.Split(f.areaInput.View(), "\n")
 }
 
 func (d *dialog) errorLines(inner int) []string {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"charm.land/bubbles/v2/textarea"
-	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -22,13 +20,12 @@ type NewSession struct {
 	Prompt    string
 }
 
-// field is a field of the form: a choice, a line, or a text.
+// field is a field of the form: a choice of an agent, or a text.
 type field struct {
 	name        string
 	choices     []string
 	choiceIndex int // index of the selected choice
-	lineInput   *textinput.Model
-	areaInput   *textarea.Model
+	input
 }
 
 // The indices of the fields of the form.
@@ -49,11 +46,7 @@ func (m *model) openForm() []effect {
 		m.showError("corrald is not running")
 		return nil
 	}
-	line := func(name, value string) *field {
-		input := newLineInput(value)
-		return &field{name: name, lineInput: &input}
-	}
-	prompt := newAreaInput()
+	line := func(name, value string) *field { return &field{name: name, input: newLineInput(value)} }
 	directory, agent := m.directory, ""
 	if r := m.selected(); r != nil {
 		directory, agent = cmp.Or(r.Repository, r.WorkingDirectory, m.directory), r.Agent
@@ -63,7 +56,7 @@ func (m *model) openForm() []effect {
 		line("Command", ""),
 		line("Workspace", wording.AbbreviateHome(directory)),
 		line("Branch", ""),
-		{name: "Prompt", areaInput: &prompt},
+		{name: "Prompt", input: newAreaInput()},
 	}}
 	return []effect{listAgents{}}
 }
@@ -115,9 +108,9 @@ func (m *model) handleFormKey(pressed tea.KeyPressMsg) []effect {
 	switch {
 	case key == "enter":
 		return m.createFrom(d)
-	case key == "tab", key == "down" && f.areaInput == nil:
+	case key == "tab", key == "down" && f.area == nil:
 		move(1)
-	case key == "shift+tab", key == "up" && (f.areaInput == nil || f.areaInput.Line() == 0):
+	case key == "shift+tab", key == "up" && (f.area == nil || f.area.Line() == 0):
 		move(-1)
 	case f.choices != nil:
 		f.handleChoiceKey(key)
@@ -153,15 +146,14 @@ func (m *model) createFrom(d *dialog) []effect {
 		d.errorText = "no agent is installed"
 		return nil
 	}
+	value := func(field int) string { return strings.TrimSpace(d.fields[field].value()) }
 	spec := NewSession{
-		Agent:     agent.choices[agent.choiceIndex],
-		Directory: strings.TrimSpace(d.fields[workspaceField].lineInput.Value()),
-		Branch:    strings.TrimSpace(d.fields[branchField].lineInput.Value()),
+		Agent: agent.choices[agent.choiceIndex], Directory: value(workspaceField), Branch: value(branchField),
 	}
 	if d.isShown(commandField) {
-		spec.Command = strings.TrimSpace(d.fields[commandField].lineInput.Value())
+		spec.Command = value(commandField)
 	} else {
-		spec.Prompt = strings.TrimSpace(d.fields[promptField].areaInput.Value())
+		spec.Prompt = value(promptField)
 	}
 	switch {
 	case d.isShown(commandField) && spec.Command == "":
@@ -208,7 +200,7 @@ func (m *model) selectCreated() {
 
 // describe opens the dialog for the description of a session.
 func (m *model) describe(r *row) []effect {
-	m.openLine("Description of "+r.Id, "", r.Description, func(text string) []effect {
+	m.openInput(newLineInput(r.Description), "Description of "+r.Id, "", "set", func(text string) []effect {
 		return m.startCall(call{verb: describe, id: r.Id, text: strings.TrimSpace(text)})
 	})
 	return nil
@@ -223,7 +215,8 @@ func (m *model) label(r *row) []effect {
 			return nil
 		}
 	}
-	m.openLine("Labels of "+r.Id, "KEY=VALUE, separated by spaces", text, func(text string) []effect {
+	const help = "KEY=VALUE, separated by spaces"
+	m.openInput(newLineInput(text), "Labels of "+r.Id, help, "set", func(text string) []effect {
 		labels := map[string]string{}
 		for word := range strings.FieldsSeq(text) {
 			key, value, ok := strings.Cut(word, "=")

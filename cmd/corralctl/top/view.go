@@ -101,7 +101,7 @@ func (m *model) cursor() *tea.Cursor {
 	if m.dialog == nil || m.dialog.kind != enteringFilter {
 		return nil
 	}
-	before := ansi.StringWidth(string([]rune(m.dialog.lineInput.Value())[:m.dialog.lineInput.Position()]))
+	before := ansi.StringWidth(string([]rune(m.dialog.value())[:m.dialog.line.Position()]))
 	return tea.NewCursor(min(m.width-1, len(filterTitle)+before), m.height-1)
 }
 
@@ -308,7 +308,7 @@ func (m *model) keyLine() string {
 		return paint(wording.Bold, cut(wording.Printable(text), m.width))
 	}
 	if m.dialog != nil && m.dialog.kind == enteringFilter {
-		return cut(filterTitle+wording.Printable(m.dialog.lineInput.Value()), m.width)
+		return cut(filterTitle+wording.Printable(m.dialog.value()), m.width)
 	}
 	line := ""
 	if m.filter != "" {

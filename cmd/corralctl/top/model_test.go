@@ -433,11 +433,10 @@ func TestSanitize_KeepsTextAndSGROnly(t *testing.T) {
 		"\u009b31mc1":                    "31mc1",
 		"漢字 ✳":                           "漢字 ✳",
 	} {
-		clean, _ := sanitize(in, "")
-		assert.Equal(t, want, clean, "%q", in)
+		assert.Equal(t, want, sanitize(in), "%q", in)
 	}
 	lines := screenLines("\x1b[31mone\ntwo\n\x1b[0;1mthree\nfour\n\n", 3)
-	assert.Equal(t, []string{"\x1b[31mone\x1b[m", "\x1b[31mtwo\x1b[m", "\x1b[31m\x1b[0;1mthr\x1b[m", "\x1b[0;1mfou\x1b[m"},
+	assert.Equal(t, []string{"\x1b[31mone\x1b[m", "\x1b[31mtwo\x1b[m", "\x1b[31m\x1b[0;1mthr\x1b[m", "\x1b[1mfou\x1b[m"},
 		lines, "styles continue on the next line")
 }
 

@@ -70,13 +70,6 @@ type (
 		id   string
 	}
 
-	// checkAttach determines whether an error of attach matters: it does not if the session has ended
-	// while the terminal was attached. Message: attached.
-	checkAttach struct {
-		id  string
-		err error
-	}
-
 	// suspendSelf suspends top as a job of the shell.
 	suspendSelf struct{}
 
@@ -96,7 +89,6 @@ func (listAgents) effect()   {}
 func (save) effect()         {}
 func (show) effect()         {}
 func (attach) effect()       {}
-func (checkAttach) effect()  {}
 func (suspendSelf) effect()  {}
 func (quit) effect()         {}
 
@@ -230,9 +222,8 @@ type (
 	saved struct{ err error }
 
 	attached struct {
-		verb    verb // the operation that has used the terminal
-		id      string
-		err     error
-		checked bool // err is to be shown without checkAttach
+		verb verb // the operation that has used the terminal
+		id   string
+		err  error
 	}
 )

@@ -124,7 +124,7 @@ func (m *model) apply(message any) (effects []effect, byPerson bool) {
 	case agents:
 		m.setAgents(message)
 	case attached:
-		effects = m.attached(message)
+		m.attached(message)
 	case saved:
 		if message.err != nil {
 			m.showError("cannot save the settings of top: " + message.err.Error())
@@ -331,17 +331,12 @@ func (m *model) called(result called) []effect {
 }
 
 // attached handles the end of an operation that has used the terminal.
-func (m *model) attached(result attached) []effect {
+func (m *model) attached(result attached) {
 	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.verb == result.verb })
 	m.preview.markOutdated(result.id)
-	switch {
-	case result.err == nil:
-	case result.verb == attachTo && !result.checked:
-		return []effect{checkAttach{result.id, result.err}}
-	default:
+	if result.err != nil {
 		m.showError(m.errorText(string(result.verb), result.id, result.err))
 	}
-	return nil
 }
 
 func (m *model) showNotice(text string) { m.notice = notice{text: text, since: m.now} }

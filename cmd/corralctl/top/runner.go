@@ -73,8 +73,6 @@ func (r *runner) command(e effect) tea.Cmd {
 		return r.show(e)
 	case attach:
 		return func() tea.Msg { return r.attach(e) }
-	case checkAttach:
-		return func() tea.Msg { return r.checkAttach(e) }
 	case suspendSelf:
 		return tea.Suspend
 	case quit:
@@ -160,7 +158,7 @@ func (r *runner) agents() tea.Msg {
 func (r *runner) show(s show) tea.Cmd {
 	name := map[verb]string{logs: "logs", why: "why", status: "status", diff: "diff"}[s.verb]
 	return tea.ExecProcess(r.ShowCommand(name, s.id), func(err error) tea.Msg {
-		return attached{verb: s.verb, id: s.id, err: err}
+		return attached{s.verb, s.id, err}
 	})
 }
 
@@ -169,7 +167,7 @@ func (r *runner) show(s show) tea.Cmd {
 func (r *runner) attach(a attach) tea.Msg {
 	command, err := r.AttachCommand(r.ctx, a.id)
 	if err != nil {
-		return attached{attachTo, a.id, err, true}
+		return attached{attachTo, a.id, err}
 	}
 	var stderr strings.Builder
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, io.MultiWriter(os.Stderr, &stderr)
@@ -178,19 +176,23 @@ func (r *runner) attach(a attach) tea.Msg {
 			line, _, _ := strings.Cut(text, "\n")
 			err = errors.New(strings.TrimPrefix(line, "corralctl: "))
 		}
-		return attached{verb: attachTo, id: a.id, err: err}
+		// A call of the daemon here would stop the screen from being drawn.
+		return tea.BatchMsg{func() tea.Msg { return attached{attachTo, a.id, r.dropEndError(a.id, err)} }}
 	})()
 }
 
-// checkAttach drops the error if the session has ended or is being stopped, because then the
-// terminal was lost together with it. A session that is being stopped may lose its terminal before
-// its state shows that.
-func (r *runner) checkAttach(c checkAttach) tea.Msg {
-	s, err := r.bus.Session(r.ctx, c.id)
+// dropEndError returns the error of attaching, or nil if the session has ended or is being stopped,
+// because then the terminal was lost together with it. A session that is being stopped may lose its
+// terminal before its state shows that.
+func (r *runner) dropEndError(id string, attachErr error) error {
+	if attachErr == nil {
+		return nil
+	}
+	s, err := r.bus.Session(r.ctx, id)
 	ended := err == nil && (!s.SessionAlive || s.State == word.Stopping)
 	name := dbusapi.ShortErrorName(err)
 	if ended || name == dbusapi.UnknownObject || name == dbusapi.NoSuchSession {
-		return attached{verb: attachTo, id: c.id}
+		return nil
 	}
-	return attached{attachTo, c.id, c.err, true}
+	return attachErr
 }

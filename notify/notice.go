@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -64,24 +65,22 @@ type Notice struct {
 // maxQuestion limits how much of a question a notice shows, in characters.
 const maxQuestion = 140
 
-// kinds maps reasons for attention to values of Notify=. All other reasons are "waiting".
-var kinds = map[string]string{
-	word.Failed: word.Failed, word.Completed: word.Completed, word.Stale: word.Stale, word.Orphaned: word.Orphaned,
-}
-
 // kindSuspended is the value of Notify= for sessions that a reboot has interrupted.
 const kindSuspended = word.Suspended
 
 // kindOf returns the value of Notify= for a reason for attention.
 func kindOf(attention string) string {
-	if kind := kinds[attention]; kind != "" {
-		return kind
+	switch attention {
+	case word.Failed, word.Completed, word.Stale, word.Orphaned:
+		return attention
 	}
 	return word.Waiting
 }
 
-// requestTexts describes what an agent waits for, by the reason for attention.
-var requestTexts = map[string]string{
+// attentionTexts describes reasons for attention.
+var attentionTexts = map[string]string{
+	word.Failed: word.Failed, word.Completed: word.Completed,
+	word.Stale: "lost its terminal", word.Orphaned: "workspace missing",
 	word.Permission: "asks for permission", word.Question: "has a question",
 	word.Auth: "needs a login", word.Setup: "needs setup", word.TurnEnded: "turn ended",
 	word.Error: "shows an error", word.Bell: "rang the bell",
@@ -89,26 +88,14 @@ var requestTexts = map[string]string{
 
 // describeAttention returns why the session needs attention, for example "failed, exit 3".
 func describeAttention(n *supervisor.Snapshot) string {
-	switch n.Attention {
-	case word.Failed:
-		if how := outcome.Short(n.Result, int(n.ExecMainStatus)); how != "" {
-			return "failed, " + how
-		}
-		return word.Failed
-	case word.Completed:
-		return word.Completed
-	case word.Stale:
-		return "lost its terminal"
-	case word.Orphaned:
-		return "workspace missing"
-	}
-	if text := requestTexts[n.Attention]; text != "" {
-		return text
-	}
-	if n.Attention == "" && n.Interrupted {
+	how := outcome.Short(n.Result, int(n.ExecMainStatus))
+	switch {
+	case n.Attention == word.Failed && how != "":
+		return "failed, " + how
+	case n.Attention == "" && n.Interrupted:
 		return word.Suspended
 	}
-	return "needs attention"
+	return cmp.Or(attentionTexts[n.Attention], "needs attention")
 }
 
 // noticeOf returns the notice of one session.
@@ -130,39 +117,30 @@ func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	return Notice{
 		Key: sessionKey(n.ID), Token: token,
 		Title: n.ID + ": " + describeAttention(n), Body: strings.Join(append(lines, place), "\n"),
-		Urgency: s.urgency(n, kind), Actions: actionsOf(n, kind), Sessions: []string{n.ID},
+		Urgency: s.urgency(n, kind), Actions: actionsOf(n, kind, s.Agents[n.Agent]), Sessions: []string{n.ID},
 	}
 }
 
-// actionsOf returns the actions for a session.
-func actionsOf(n *supervisor.Snapshot, kind string) []Action {
+// actionsOf returns the actions for a session. A click carries out the first one. A permission can
+// be granted or denied as far as the agent's definition has keys for that.
+func actionsOf(n *supervisor.Snapshot, kind string, agent config.Agent) []Action {
 	open, log := Action{Open, "Open"}, Action{ShowLog, "Log"}
 	switch {
 	case kind == word.Waiting:
-		return []Action{open, log, {Reply, "Reply"}}
+		actions := []Action{open}
+		if n.Attention == word.Permission && len(agent.ApproveKeys) > 0 {
+			actions = append(actions, Action{permissionKey(Approve, n), "Approve"})
+		}
+		if n.Attention == word.Permission && len(agent.DenyKeys) > 0 {
+			actions = append(actions, Action{permissionKey(Deny, n), "Deny"})
+		}
+		return append(actions, log, Action{Reply, "Reply"})
 	case kind == word.Orphaned:
 		return []Action{open, log}
 	case kind == word.Stale || n.Resumable:
 		return []Action{open, {Resume, "Resume"}, log}
 	}
 	return []Action{open, {Restart, "Restart"}, log}
-}
-
-// withPermissionActions adds the actions that grant or deny a permission, as far as the agent's
-// definition has keys for them.
-func withPermissionActions(actions []Action, n *supervisor.Snapshot, agent config.Agent) []Action {
-	if n.Attention != word.Permission {
-		return actions
-	}
-	at := 1 // after the first action, which a click carries out
-	if len(agent.ApproveKeys) > 0 {
-		actions = slices.Insert(actions, at, Action{permissionKey(Approve, n), "Approve"})
-		at++
-	}
-	if len(agent.DenyKeys) > 0 {
-		actions = slices.Insert(actions, at, Action{permissionKey(Deny, n), "Deny"})
-	}
-	return actions
 }
 
 // permissionKey returns the key of an action that grants or denies the permission that the session

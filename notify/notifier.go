@@ -86,7 +86,6 @@ type Notifier struct {
 	screen     screen
 	hookQueues map[string]*hookQueue // by name of the hook
 	messaging  map[string]bool       // sessions in whose terminals a message is being shown
-	wakeups    chan struct{}         // receives from timer
 	timer      *deadline.Timer       // nil if there is nothing to wait for
 
 	dirty   bool         // the file has to be written
@@ -111,7 +110,7 @@ func New(o Options) *Notifier {
 	}
 	n := &Notifier{
 		Options: o, mailbox: make(chan func(), mailboxSize), done: make(chan struct{}),
-		override: state.Notifications, screen: newScreen(state), wakeups: make(chan struct{}, 1),
+		override: state.Notifications, screen: newScreen(state),
 		hookQueues: map[string]*hookQueue{}, messaging: map[string]bool{},
 	}
 	n.policy = NewPolicy(o.Settings, n.isEnabled(), state.PolicyState)
@@ -270,7 +269,6 @@ func (n *Notifier) run() {
 			n.handleSignal(signal)
 		case err := <-n.saving:
 			n.saveDone(err)
-		case <-n.wakeups:
 		case <-n.ctx.Done():
 			return
 		}
@@ -299,12 +297,7 @@ func (n *Notifier) wake(now time.Time, times ...time.Time) {
 	if len(times) == 0 {
 		return
 	}
-	n.timer = deadline.AfterFunc(slices.MinFunc(times, time.Time.Compare).Sub(now), func() {
-		select {
-		case n.wakeups <- struct{}{}:
-		default: // a wakeup is queued already
-		}
-	})
+	n.timer = deadline.AfterFunc(slices.MinFunc(times, time.Time.Compare).Sub(now), func() { n.post(func() {}) })
 }
 
 // drain empties the mailbox, so that a burst is handled in one iteration.

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -285,9 +286,7 @@ func (p *Policy) Notices(now time.Time, isShown func(key, token string) bool) []
 	for _, r := range p.requests {
 		switch r.placement {
 		case OwnNotice:
-			notice := noticeOf(r.session, r.token, p.settings)
-			notice.Actions = withPermissionActions(notice.Actions, r.session, p.settings.Agents[r.session.Agent])
-			notices = append(notices, notice)
+			notices = append(notices, noticeOf(r.session, r.token, p.settings))
 		case InSummary:
 			inSummary = append(inSummary, r)
 		}
@@ -296,14 +295,14 @@ func (p *Policy) Notices(now time.Time, isShown func(key, token string) bool) []
 		slices.SortFunc(inSummary, byAge)
 		notices = append(notices, summaryOf(snapshots(inSummary), p.state.Summary, p.settings))
 	}
-	if all := p.interruptedSessions(now, isShown); len(all) > 0 {
-		notices = append(notices, interruptedNotice(all, p.rebootToken(), p.settings))
+	token := fmt.Sprint(p.state.Reboot.UnixMicro())
+	if now.Sub(p.state.Reboot) <= maxAge || isShown(interruptedKey, token) {
+		if all := p.stillInterrupted(p.state.Group); len(all) > 0 {
+			notices = append(notices, interruptedNotice(all, token, p.settings))
+		}
 	}
 	slices.SortFunc(notices, func(a, b Notice) int {
-		if a.Urgency != b.Urgency {
-			return int(b.Urgency) - int(a.Urgency)
-		}
-		return strings.Compare(a.Key, b.Key)
+		return cmp.Or(cmp.Compare(b.Urgency, a.Urgency), strings.Compare(a.Key, b.Key))
 	})
 	return notices
 }
@@ -342,16 +341,6 @@ func (p *Policy) decide(now time.Time, isShown func(key, token string) bool) {
 	p.state.Summary, p.lastSummary = hex.EncodeToString(sum.Sum(nil)[:8]), now
 }
 
-// interruptedSessions returns those sessions in the notice of a reboot that are still suspended.
-func (p *Policy) interruptedSessions(
-	now time.Time, isShown func(key, token string) bool,
-) []*supervisor.Snapshot {
-	if now.Sub(p.state.Reboot) > maxAge && !isShown(interruptedKey, p.rebootToken()) {
-		return nil
-	}
-	return p.stillInterrupted(p.state.Group)
-}
-
 // stillInterrupted returns those of the sessions that are still suspended by the same interruption.
 func (p *Policy) stillInterrupted(ids []string) []*supervisor.Snapshot {
 	var all []*supervisor.Snapshot
@@ -364,13 +353,8 @@ func (p *Policy) stillInterrupted(ids []string) []*supervisor.Snapshot {
 	return all
 }
 
-func (p *Policy) rebootToken() string { return fmt.Sprint(p.state.Reboot.UnixMicro()) }
-
 func byAge(a, b *request) int {
-	if c := a.requestedAt.Compare(b.requestedAt); c != 0 {
-		return c
-	}
-	return strings.Compare(a.session.ID, b.session.ID)
+	return cmp.Or(a.requestedAt.Compare(b.requestedAt), strings.Compare(a.session.ID, b.session.ID))
 }
 
 func snapshots(requests []*request) []*supervisor.Snapshot {

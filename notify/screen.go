@@ -181,7 +181,10 @@ func (n *Notifier) syncScreen(now time.Time) (next time.Time) {
 	for _, notice := range notices {
 		if e := s.entries[notice.Key]; e != nil {
 			e.inherited = false
-			n.updateSessions(e, notice)
+			// The text on the screen stays, but its actions apply only to what it is still about.
+			if e.Token == notice.Token && !slices.Equal(e.Sessions, notice.Sessions) {
+				e.Sessions, n.dirty = notice.Sessions, true
+			}
 		}
 	}
 	closing, next := n.closeOne(notices, now)
@@ -200,14 +203,6 @@ func (n *Notifier) syncScreen(now time.Time) (next time.Time) {
 		}
 	}
 	return next
-}
-
-// updateSessions limits the actions of a notice on the screen to the sessions that it still applies
-// to. The text on the screen does not change.
-func (n *Notifier) updateSessions(e *entry, notice Notice) {
-	if e.Token == notice.Token && !slices.Equal(e.Sessions, notice.Sessions) {
-		e.Sessions, n.dirty = notice.Sessions, true
-	}
 }
 
 // recordSent records that a notice was sent just now: the next one with its key has to wait for

@@ -136,7 +136,7 @@ func Parse(text []byte) (Sizes, error) {
 // parseLine decodes one line. It returns false if the line is invalid.
 func (s *Sizes) parseLine(line []byte) bool {
 	first, rest, sized := bytes.Cut(line, []byte(" "))
-	at, ok := parseNumber(first, 1<<62)
+	at, ok := parseNumber(first, 63)
 	if !ok {
 		return false
 	}
@@ -148,8 +148,8 @@ func (s *Sizes) parseLine(line []byte) bool {
 		return true
 	}
 	columns, rows, _ := bytes.Cut(rest, []byte(" "))
-	c, ok1 := parseNumber(columns, 1<<16-1)
-	r, ok2 := parseNumber(rows, 1<<16-1)
+	c, ok1 := parseNumber(columns, 17)
+	r, ok2 := parseNumber(rows, 17)
 	if !ok1 || !ok2 || s.start < 0 || s.n == maxSizes || s.n > 0 && at <= s.Last().Offset {
 		return false
 	}
@@ -158,17 +158,8 @@ func (s *Sizes) parseLine(line []byte) bool {
 	return true
 }
 
-// parseNumber decodes a decimal number of at most limit, without a sign or leading zeros.
-func parseNumber(text []byte, limit int64) (int64, bool) {
-	if len(text) == 0 || len(text) > 19 || len(text) > 1 && text[0] == '0' {
-		return 0, false
-	}
-	n := int64(0)
-	for _, c := range text {
-		if c < '0' || c > '9' || n > (limit-int64(c-'0'))/10 {
-			return 0, false
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return n, true
+// parseNumber decodes a decimal number of fewer than bits bits, without a sign or leading zeros.
+func parseNumber(text []byte, bits int) (int64, bool) {
+	n, err := strconv.ParseInt(string(text), 10, bits)
+	return n, err == nil && (len(text) == 1 || text[0] > '0')
 }

@@ -32,6 +32,10 @@ const (
 	control
 )
 
+var modifierLetters = map[byte]modifiers{
+	'C': control, 'c': control, 'M': alt, 'm': alt, 'S': shift, 's': shift,
+}
+
 // Modes are the terminal modes that change what keys send.
 type Modes struct {
 	ApplicationCursor bool // application cursor keys (DECCKM)
@@ -90,8 +94,8 @@ func Parse(name string) (Key, error) {
 		k.modifiers, rest = control, n
 	}
 	for len(rest) > 2 && rest[1] == '-' {
-		m := parseModifier(rest[0])
-		if m == 0 {
+		m, ok := modifierLetters[rest[0]]
+		if !ok {
 			break
 		}
 		k.modifiers |= m
@@ -137,19 +141,6 @@ func Names() []string {
 		"Home", "End", "PageUp", "PageDown", "IC", "DC", "Insert", "Delete",
 		"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12",
 	}
-}
-
-// parseModifier returns the modifier with this letter, or 0 if there is none.
-func parseModifier(letter byte) modifiers {
-	switch letter {
-	case 'C', 'c':
-		return control
-	case 'M', 'm':
-		return alt
-	case 'S', 's':
-		return shift
-	}
-	return 0
 }
 
 // IsNavigation reports whether most programs only move the selection or the view when the key is

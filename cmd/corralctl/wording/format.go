@@ -35,23 +35,17 @@ func Printable(s string) string {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case plaintext.IsUnsafe(r) && r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case plaintext.IsUnsafe(r):
-			fmt.Fprintf(&b, escapeFormat(r), r)
-		default:
+		case !plaintext.IsUnsafe(r):
 			b.WriteRune(r)
+		case r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
 	return b.String()
-}
-
-// escapeFormat returns the fmt format that escapes r.
-func escapeFormat(r rune) string {
-	if r > 0xffff {
-		return `\U%08x`
-	}
-	return `\u%04x`
 }
 
 // PrintableJSON returns JSON text with the characters escaped that Printable escapes; encoding/json

@@ -17,7 +17,7 @@ import (
 
 // modelOf500 returns a model with 500 sessions on a terminal of a usual size.
 func modelOf500() (*model, []client.Session) {
-	m := &model{host: "desk", now: noon}
+	m := &model{host: "desk", now: noon, clock: time.Now}
 	m.update(tea.WindowSizeMsg{Width: 120, Height: 40})
 	sessions := make([]client.Session, 500)
 	for i := range sessions {

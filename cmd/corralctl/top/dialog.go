@@ -2,7 +2,6 @@ package top
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -19,8 +18,7 @@ type dialog struct {
 	kind        dialogKind
 	title       string
 	text        string
-	choiceIndex int      // of the selected signal or column
-	columns     []string // names of the chosen columns
+	choiceIndex int // of the selected signal or column
 	fields      []*field
 	fieldIndex  int    // of the field that receives the keys
 	errorText   string // why the input was refused
@@ -82,15 +80,9 @@ func (m *model) openHelp() {
 }
 
 func (m *model) openColumns() {
-	d := &dialog{
+	m.dialog = &dialog{
 		kind: choosingColumns, title: "Columns", text: "A column without a value in any session is not shown.",
 	}
-	for _, c := range columns {
-		if m.settings.isShown(c) {
-			d.columns = append(d.columns, c.name)
-		}
-	}
-	m.dialog = d
 }
 
 // input is a text input. One of its fields is set.
@@ -191,7 +183,7 @@ func (m *model) handleDialogKey(pressed tea.KeyPressMsg) []effect {
 // case a key was pressed twice by accident.
 func (m *model) closeDialog() {
 	m.dialog = nil
-	m.answerGuardUntil = m.time().Add(guardTime)
+	m.answerGuardUntil = m.clock().Add(guardTime)
 }
 
 func (m *model) confirmDialog() []effect {
@@ -238,8 +230,7 @@ func (m *model) handleColumnsKey(key string) []effect {
 	case "down", "j":
 		d.choiceIndex = min(len(columns)-1, d.choiceIndex+1)
 	case "space":
-		m.settings.Columns = toggled(d.columns, columns[d.choiceIndex].name)
-		d.columns = m.settings.Columns
+		m.settings.Columns = m.settings.toggled(columns[d.choiceIndex].name)
 	case "r":
 		m.settings.Columns = nil
 		m.openColumns()
@@ -248,18 +239,6 @@ func (m *model) handleColumnsKey(key string) []effect {
 		return m.saveSettings()
 	}
 	return nil
-}
-
-// toggled returns the names of the chosen columns in their order, with this column added or
-// removed. The id cannot be removed.
-func toggled(chosen []string, name string) []string {
-	all := []string{}
-	for _, c := range columns {
-		if isChosen := slices.Contains(chosen, c.name); c.name == "id" || isChosen != (c.name == name) {
-			all = append(all, c.name)
-		}
-	}
-	return all
 }
 
 // edit passes a key or a paste to the input of the dialog.

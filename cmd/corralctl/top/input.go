@@ -65,9 +65,9 @@ func (m *model) handleClick(mouse tea.MouseClickMsg) []effect {
 		return nil
 	}
 	r, before := m.lines[index].row, m.lastClick
-	m.lastClick = click{r.Id, m.time()}
+	m.lastClick = click{r.Id, m.clock()}
 	m.selectByUser(m.lines[index].index)
-	if before.id != r.Id || m.time().Sub(before.at) > doubleClickTime {
+	if before.id != r.Id || m.clock().Sub(before.at) > doubleClickTime {
 		return nil
 	}
 	m.lastClick = click{}

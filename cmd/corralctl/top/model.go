@@ -89,10 +89,10 @@ func (m *model) update(message any) []effect {
 	selectedID, request := m.selectedID, m.selectedRequest()
 	effects, byPerson := m.apply(message)
 	if m.selectedID != selectedID && !byPerson && selectedID != "" {
-		m.guardUntil = m.time().Add(guardTime)
+		m.guardUntil = m.clock().Add(guardTime)
 	}
 	if !byPerson && request.isOutdated(m.selectedRequest()) {
-		m.answerGuardUntil = m.time().Add(guardTime)
+		m.answerGuardUntil = m.clock().Add(guardTime)
 	}
 	if m.width == 0 {
 		return effects
@@ -171,7 +171,7 @@ func (r request) isOutdated(now request) bool {
 // guardReason returns why a key that acts on the selected session is ignored at this moment, "" if
 // it is not. answers reports whether the key answers a question.
 func (m *model) guardReason(answers bool) string {
-	now := m.time()
+	now := m.clock()
 	switch {
 	case now.Before(m.guardUntil):
 		return "Key ignored: the selection has just moved to " + m.selectedID + "."
@@ -179,13 +179,6 @@ func (m *model) guardReason(answers bool) string {
 		return "Key ignored: the question of " + m.selectedID + " is new."
 	}
 	return ""
-}
-
-func (m *model) time() time.Time {
-	if m.clock == nil {
-		return m.now
-	}
-	return m.clock()
 }
 
 // applyChanges applies what has changed since the message before.

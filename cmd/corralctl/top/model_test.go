@@ -356,7 +356,7 @@ func TestTask_IsShownUntilItsCallReturns(t *testing.T) {
 
 // Only what is on the screen is measured, and nothing while the daemon is not running.
 func TestMeasure_ReadsOnlyShownSessions(t *testing.T) {
-	m := &model{now: noon}
+	m := &model{now: noon, clock: time.Now}
 	m.update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	var sessions []client.Session
 	for i := range 500 {

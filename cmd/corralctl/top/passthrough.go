@@ -59,7 +59,7 @@ func (m *model) leavePassThrough() {
 	}
 	t := m.passThrough
 	m.draining, m.passThrough = t, nil
-	m.guardUntil = m.time().Add(guardTime)
+	m.guardUntil = m.clock().Add(guardTime)
 	m.answerGuardUntil = m.guardUntil
 	if r := m.rows[t.id]; t.neededPerson && (r == nil || !needsPerson(r)) {
 		m.selectIndex(t.index)

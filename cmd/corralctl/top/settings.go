@@ -68,5 +68,17 @@ func (s settings) previewShare() int {
 	return s.Preview
 }
 
+// toggled returns the names of the shown columns, with this one added or removed. The id cannot be
+// removed.
+func (s settings) toggled(name string) []string {
+	var shown []string
+	for _, c := range columns {
+		if c.name == "id" || s.isShown(c) != (c.name == name) {
+			shown = append(shown, c.name)
+		}
+	}
+	return shown
+}
+
 // saveSettings returns the effect that saves the settings.
 func (m *model) saveSettings() []effect { return []effect{save{m.settings}} }

@@ -112,10 +112,7 @@ func shorten(c column, r *row, text string, width int) string {
 		return ansi.TruncateLeft(text, sparkWidth-width, "")
 	case c.name == "workspace" && ansi.StringWidth(text) > width:
 		// The title of the preview shows the branch.
-		text = wording.Printable(wording.AbbreviateHome(r.WorkingDirectory))
-		if over := ansi.StringWidth(text) - width; over > 0 {
-			return ansi.TruncateLeft(text, over+1, "…")
-		}
+		return wording.EllipsizePath(wording.Printable(wording.AbbreviateHome(r.WorkingDirectory)), width)
 	}
 	return text
 }

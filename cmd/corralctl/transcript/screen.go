@@ -143,23 +143,19 @@ func (s *screen) usedLines() int {
 	return n
 }
 
-// finish emits all remaining lines, the last one without a newline.
+// finish emits all remaining lines, the last one without a newline and only if its text was not
+// emitted already.
 func (s *screen) finish() {
 	last := max(s.usedLines()-1, s.row)
 	for _, l := range s.lines[:last] {
 		s.emit(l)
 	}
-	s.emitRest(s.lines[last])
-	s.out.endLine(nil)
-	s.lines, s.row, s.column, s.cells = []*line{{}}, 0, 0, 0
-}
-
-// emitRest emits a line without a newline, unless its text was emitted already.
-func (s *screen) emitRest(l *line) {
-	if text := l.text(nil); string(text) != l.emittedText {
-		s.out.endLine(l)
+	if text := s.lines[last].text(nil); string(text) != s.lines[last].emittedText {
+		s.out.endLine(s.lines[last])
 		s.out.pending = append(s.out.pending, text...)
 	}
+	s.out.endLine(nil)
+	s.lines, s.row, s.column, s.cells = []*line{{}}, 0, 0, 0
 }
 
 // moveToRow moves the cursor to a line, and appends lines until that line exists.

@@ -166,7 +166,6 @@ func (m *model) splitPossible(v verb, rows []*row) (possible []*row, refused []s
 	return possible, refused
 }
 
-// confirmationTitle returns the title of a confirmation.
 func confirmationTitle(v verb, rows []*row) string {
 	text := string(v)
 	subject := rows[0].Id

@@ -106,7 +106,6 @@ func newAreaInput() input {
 	return input{area: &area}
 }
 
-// newLineInput returns an input of one line.
 func newLineInput(value string) input {
 	line := textinput.New()
 	line.Prompt = ""
@@ -121,7 +120,6 @@ func newLineInput(value string) input {
 	return input{line: &line}
 }
 
-// value returns the text that was entered.
 func (i input) value() string {
 	if i.line != nil {
 		return i.line.Value()
@@ -129,7 +127,6 @@ func (i input) value() string {
 	return i.area.Value()
 }
 
-// handleDialogKey handles a key while a dialog is open.
 func (m *model) handleDialogKey(pressed tea.KeyPressMsg) []effect {
 	d, key := m.dialog, pressed.String()
 	if key == "esc" {

@@ -92,7 +92,6 @@ func (d *dialog) isShown(field int) bool {
 	return true
 }
 
-// handleFormKey handles a key in the form.
 func (m *model) handleFormKey(pressed tea.KeyPressMsg) []effect {
 	d := m.dialog
 	if d.isBusy {
@@ -120,7 +119,6 @@ func (m *model) handleFormKey(pressed tea.KeyPressMsg) []effect {
 	return nil
 }
 
-// handleChoiceKey handles a key in a field with choices.
 func (f *field) handleChoiceKey(key string) {
 	n := len(f.choices)
 	switch key {
@@ -169,7 +167,7 @@ func (m *model) createFrom(d *dialog) []effect {
 
 // created handles the result of the creation: it selects the new session, or shows the error in the
 // form.
-func (m *model) created(result called) []effect {
+func (m *model) created(result called) {
 	d := m.dialog
 	isOpen := d != nil && d.kind == fillingForm && d.isBusy
 	if result.err != nil {
@@ -179,7 +177,7 @@ func (m *model) created(result called) []effect {
 		} else {
 			m.showError(text)
 		}
-		return nil
+		return
 	}
 	if isOpen {
 		m.dialog = nil
@@ -188,7 +186,6 @@ func (m *model) created(result called) []effect {
 	m.createdID = result.id
 	m.selectCreated()
 	m.arrange()
-	return nil
 }
 
 // selectCreated selects the session that was created here, once it is listed.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
@@ -99,9 +97,4 @@ func (m *model) lineOf(index int) int {
 		}
 	}
 	return 0
-}
-
-// headingLine returns a heading in the form in which the list shows it.
-func (m *model) headingLine(text string) string {
-	return paint(wording.Bold, ansi.Truncate(wording.Printable(text), m.width, "…"))
 }

@@ -124,7 +124,6 @@ func Keys() []string {
 	return names
 }
 
-// handleListKey handles a key for the list.
 func (m *model) handleListKey(pressed tea.KeyPressMsg) []effect {
 	for _, b := range slices.Concat(viewKeys(), sessionKeys()) {
 		if key.Matches(pressed, b.Binding) {

@@ -81,9 +81,6 @@ type notice struct {
 
 const noticeTime = 6 * time.Second
 
-// begin returns the first effects.
-func (m *model) begin() []effect { return []effect{awaitChanges{}, awaitSecond{}} }
-
 // update applies a message and returns the effects that follow.
 func (m *model) update(message any) []effect {
 	selectedID, request := m.selectedID, m.selectedRequest()
@@ -306,11 +303,11 @@ func (m *model) requestMissing() []effect {
 	return append(effects, m.requestPreview()...)
 }
 
-// called handles the result of a call.
 func (m *model) called(result called) []effect {
 	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.isSame(result.call) })
 	if result.call.verb == create {
-		return m.created(result)
+		m.created(result)
+		return nil
 	}
 	if result.err != nil {
 		m.showError(m.errorText(string(result.call.verb), result.call.id, result.err))

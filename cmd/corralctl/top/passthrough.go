@@ -40,7 +40,6 @@ func isSameKey(a, b string) bool {
 	return errA == nil && errB == nil && keyA == keyB
 }
 
-// startPassThrough enters the mode.
 func (m *model) startPassThrough(r *row) []effect {
 	if reason := refusal(passKeysTo, r); reason != "" {
 		m.showError("cannot send keys to " + r.Id + ": " + reason)
@@ -87,7 +86,6 @@ func (m *model) checkPassThrough() {
 
 func (t *passThrough) stop(reason string) { t.stopReason, t.queue = reason, nil }
 
-// passKey handles a key in the mode.
 func (m *model) passKey(key tea.KeyPressMsg) []effect {
 	t := m.passThrough
 	names := tmuxKeys(key.Key())
@@ -100,7 +98,6 @@ func (m *model) passKey(key tea.KeyPressMsg) []effect {
 	return nil
 }
 
-// passText handles a paste in the mode.
 func (m *model) passText(text string) []effect {
 	t := m.passThrough
 	if t.stopReason != "" || text == "" {
@@ -142,7 +139,6 @@ func (t *passThrough) sendNext() []effect {
 // maxKeys bounds the keys of one call, below the daemon's own limit.
 const maxKeys = 500
 
-// keysSent handles the result of sending keys.
 func (m *model) keysSent(result keysSent) []effect {
 	m.preview.markOutdated(result.id)
 	m.preview.keySent = true

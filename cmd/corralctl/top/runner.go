@@ -101,18 +101,15 @@ func (r *runner) call(c call) called {
 	return called{c, c.id, r.callDaemon(c)}
 }
 
-// simple returns the calls whose only argument is the id of the session.
-func (r *runner) simple() map[verb]func(context.Context, string) error {
-	return map[verb]func(context.Context, string) error{
+func (r *runner) callDaemon(c call) error {
+	// The calls whose only argument is the id of the session.
+	simple := map[verb]func(context.Context, string) error{
 		start: r.bus.StartSession, resume: r.bus.ResumeSession, restart: r.bus.RestartSession,
 		suspend: r.bus.SuspendSession, archive: r.bus.ArchiveSession,
 		freeze: r.bus.FreezeSession, thaw: r.bus.ThawSession,
 		approve: r.bus.Approve, deny: r.bus.Deny, ack: r.bus.Acknowledge,
 	}
-}
-
-func (r *runner) callDaemon(c call) error {
-	if do, simple := r.simple()[c.verb]; simple {
+	if do := simple[c.verb]; do != nil {
 		return do(r.ctx, c.id)
 	}
 	switch c.verb {
@@ -172,8 +169,7 @@ func (r *runner) attach(a attach) tea.Msg {
 	var stderr strings.Builder
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, io.MultiWriter(os.Stderr, &stderr)
 	return tea.ExecProcess(command, func(err error) tea.Msg {
-		if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
-			line, _, _ := strings.Cut(text, "\n")
+		if line := firstLine(stderr.String()); err != nil && line != "" {
 			err = errors.New(strings.TrimPrefix(line, "corralctl: "))
 		}
 		// A call of the daemon here would stop the screen from being drawn.

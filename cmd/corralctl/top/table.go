@@ -31,13 +31,17 @@ func (m *model) table() []string {
 	lines := []string{paint(wording.Underline, cut(title, m.width))}
 	for _, l := range m.shownLines() {
 		if l.row == nil {
-			lines = append(lines, m.headingLine(l.heading))
+			lines = append(lines, paint(wording.Bold, cut(wording.Printable(l.heading), m.width)))
 			continue
 		}
 		lines = append(lines, m.rowText(l.row, widths))
 	}
 	if len(m.order) == 0 {
-		lines = append(lines, paint(wording.Dim, cut(m.emptyText(), m.width)))
+		text := "There are no sessions. n creates one."
+		if m.filter != "" {
+			text = "No session matches the filter. Esc removes it."
+		}
+		lines = append(lines, paint(wording.Dim, cut(text, m.width)))
 	}
 	for len(lines) < m.tableHeight()+1 {
 		lines = append(lines, "")
@@ -53,14 +57,6 @@ func (m *model) positionText() string {
 	}
 	first := slices.Index(m.order, rows[0])
 	return fmt.Sprintf(" %d-%d/%d", first+1, first+len(rows), len(m.order))
-}
-
-// emptyText returns what is shown instead of an empty list.
-func (m *model) emptyText() string {
-	if m.filter != "" {
-		return "No session matches the filter. Esc removes it."
-	}
-	return "There are no sessions. n creates one."
 }
 
 // rowText returns the line of a session, as wide as the terminal.

@@ -83,7 +83,7 @@ type screen struct {
 }
 
 // Init returns the first commands.
-func (s screen) Init() tea.Cmd { return s.runner.commands(s.model.begin()) }
+func (s screen) Init() tea.Cmd { return s.runner.commands([]effect{awaitChanges{}, awaitSecond{}}) }
 
 // Update passes a message to the model and returns the commands for the resulting effects.
 func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {

@@ -37,9 +37,7 @@ func (u *usage) add(at time.Time, c counters) {
 		u.history = nil
 	}
 	u.history = append(u.history, u.cpu)
-	if len(u.history) > historyLength {
-		u.history = u.history[len(u.history)-historyLength:]
-	}
+	u.history = u.history[max(0, len(u.history)-historyLength):]
 }
 
 // memoryOr returns the memory usage in bytes, or fallback if it is unknown.

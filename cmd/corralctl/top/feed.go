@@ -36,14 +36,14 @@ type snapshot struct {
 // It reads from the daemon only between two signals, so that what it reads is never older than what
 // was reported before.
 type feed struct {
-	bus      *client.Client
-	events   <-chan client.Event
-	requests chan struct{} // the model requests changes
-	replies  chan changes
-	manager  client.Manager
-	sessions map[string]snapshot
-	dirty    map[string]bool // by id of each changed session: whether it exists
-	next     changes         // without updated and removed, which dirty stands for
+	bus       *client.Client
+	events    <-chan client.Event
+	ready     chan struct{} // received by the model once there are changes, which follow in collected
+	collected chan changes
+	manager   client.Manager
+	sessions  map[string]snapshot
+	dirty     map[string]bool // by id of each changed session: whether it exists
+	next      changes         // without updated and removed, which dirty stands for
 }
 
 // openFeed subscribes to the daemon's signals and reads every session.
@@ -54,7 +54,7 @@ func openFeed(ctx context.Context, bus *client.Client) (*feed, error) {
 	}
 	f := &feed{
 		bus: bus, events: events,
-		requests: make(chan struct{}), replies: make(chan changes), dirty: map[string]bool{},
+		ready: make(chan struct{}), collected: make(chan changes), dirty: map[string]bool{},
 	}
 	if err := f.readAll(ctx); err != nil {
 		return nil, err
@@ -65,13 +65,8 @@ func openFeed(ctx context.Context, bus *client.Client) (*feed, error) {
 // receive waits for changes and returns them. It returns false once ctx has ended.
 func (f *feed) receive(ctx context.Context) (changes, bool) {
 	select {
-	case f.requests <- struct{}{}:
-	case <-ctx.Done():
-		return changes{}, false
-	}
-	select {
-	case c := <-f.replies:
-		return c, true
+	case <-f.ready:
+		return <-f.collected, true
 	case <-ctx.Done():
 		return changes{}, false
 	}
@@ -79,21 +74,16 @@ func (f *feed) receive(ctx context.Context) (changes, bool) {
 
 // run follows the signals until ctx ends.
 func (f *feed) run(ctx context.Context) {
-	requested := false
 	for {
-		if requested && f.hasChanges() {
-			select {
-			case f.replies <- f.take():
-				requested = false
-			case <-ctx.Done():
-				return
-			}
+		var ready chan struct{} // nil, which nothing can be sent to, while there are no changes
+		if f.hasChanges() {
+			ready = f.ready
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.requests:
-			requested = true
+		case ready <- struct{}{}:
+			f.collected <- f.take()
 		case event, open := <-f.events:
 			if !open {
 				f.next.connectionLost = true

@@ -21,7 +21,7 @@ func refusal(v verb, r *row) string {
 		if r.Attention == "" {
 			return "it does not ask for attention"
 		}
-		return reasonUnless(!isSeen(r), "it is already marked as seen")
+		return reasonUnless(!r.AttentionAcknowledged, "it is already marked as seen")
 	}
 	possible, restricted := possibleFor[v]
 	return reasonUnless(!restricted || possible(r), stateText(r))

@@ -17,9 +17,6 @@ func waitsForPermission(r *row) bool {
 	return wording.IsWaiting(r.Session) && r.Attention == word.Permission
 }
 
-// isSeen reports whether a person has acknowledged the session's need for attention.
-func isSeen(r *row) bool { return r.AttentionAcknowledged }
-
 // Two of the levels that urgency returns. A level of calm or more does not need a person.
 const (
 	calm     = 5
@@ -30,9 +27,9 @@ const (
 // a person less. A session that a person has seen does not need one, unless its agent has a
 // question: the agent waits until that is answered.
 func urgency(r *row) int {
-	attention := r.Attention != "" && !isSeen(r)
+	attention := r.Attention != "" && !r.AttentionAcknowledged
 	switch {
-	case wording.IsWaiting(r.Session) && !isSeen(r):
+	case wording.IsWaiting(r.Session) && !r.AttentionAcknowledged:
 		return 0
 	case wording.IsWaiting(r.Session):
 		return 1

@@ -92,11 +92,6 @@ func (attach) effect()       {}
 func (suspendSelf) effect()  {}
 func (quit) effect()         {}
 
-// isSame reports whether both are the same call.
-func (c call) isSame(other call) bool {
-	return c.verb == other.verb && c.id == other.id && c.text == other.text
-}
-
 // verb is an operation on a session. Its text is the verb in messages about it.
 type verb string
 

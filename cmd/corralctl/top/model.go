@@ -115,7 +115,7 @@ func (m *model) apply(message any) (effects []effect, byPerson bool) {
 	case captured:
 		m.captured(message)
 	case called:
-		effects = m.called(message)
+		m.called(message)
 	case keysSent:
 		effects = m.keysSent(message)
 	case agents:
@@ -303,21 +303,22 @@ func (m *model) requestMissing() []effect {
 	return append(effects, m.requestPreview()...)
 }
 
-func (m *model) called(result called) []effect {
-	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.isSame(result.call) })
-	if result.call.verb == create {
+func (m *model) called(result called) {
+	c := result.call
+	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool {
+		return t.call.verb == c.verb && t.call.id == c.id && t.call.text == c.text
+	})
+	switch {
+	case c.verb == create:
 		m.created(result)
-		return nil
+	case result.err != nil:
+		m.showError(m.errorText(string(c.verb), c.id, result.err))
+	default:
+		m.showNotice(verbTexts[c.verb].done + " " + c.id + ".")
+		if c.verb.answers() {
+			m.preview.markOutdated(c.id)
+		}
 	}
-	if result.err != nil {
-		m.showError(m.errorText(string(result.call.verb), result.call.id, result.err))
-		return nil
-	}
-	m.showNotice(verbTexts[result.call.verb].done + " " + result.call.id + ".")
-	if result.call.verb.answers() {
-		m.preview.markOutdated(result.call.id)
-	}
-	return nil
 }
 
 // attached handles the end of an operation that has used the terminal.

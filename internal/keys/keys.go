@@ -242,7 +242,7 @@ func (k Key) appendModifiers(b []byte) []byte { return strconv.AppendInt(b, int6
 func Label(key string) string {
 	var label string
 	for len(key) > 2 && key[1] == '-' {
-		label += map[byte]string{'C': "Ctrl-", 'M': "Alt-", 'S': "Shift-"}[key[0]]
+		label += map[byte]string{'C': "Ctrl-", 'M': "Alt-", 'S': "Shift-"}[key[0]&^0x20]
 		key = key[2:]
 	}
 	return label + key

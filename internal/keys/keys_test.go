@@ -122,7 +122,8 @@ func FuzzParse(f *testing.F) {
 
 func TestLabel(t *testing.T) {
 	for name, label := range map[string]string{
-		"C-q": "Ctrl-q", "C-M-x": "Ctrl-Alt-x", "S-F5": "Shift-F5", "F12": "F12", "M--": "Alt--", "-": "-",
+		"C-q": "Ctrl-q", "C-M-x": "Ctrl-Alt-x", "c-m-x": "Ctrl-Alt-x",
+		"S-F5": "Shift-F5", "F12": "F12", "M--": "Alt--", "-": "-",
 	} {
 		assert.Equal(t, label, keys.Label(name))
 	}

@@ -32,9 +32,9 @@ var leaves = []string{
 	"internal/deadline", "internal/desktop", "internal/ecma48", "internal/environment",
 	"internal/exitstatus", "internal/failpoint", "internal/fdpoll", "internal/inotify", "internal/journal",
 	"internal/keys", "internal/logind", "internal/loginshell", "internal/mounts",
-	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program",
+	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program", "internal/propertysyntax",
 	"internal/safefile", "internal/shimwire", "internal/sshagent", "internal/termsizes",
-	"internal/transient", "internal/unitname", "internal/unitproperty", "internal/version",
+	"internal/transient", "internal/unitname", "internal/version",
 	"internal/walltimer", "internal/worktree",
 }
 

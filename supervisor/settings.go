@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/config"
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -49,7 +49,7 @@ func (s *settings) stopTimeout(rec *session.Session) time.Duration {
 		if p.Name != "TimeoutStopUSec" {
 			continue
 		}
-		v, err := unitproperty.Decode(p.Signature, p.Value)
+		v, err := propertysyntax.Decode(p.Signature, p.Value)
 		if usec, ok := v.Value().(uint64); err == nil && ok && usec > 0 {
 			timeout = time.Duration(min(usec, uint64(limit/time.Microsecond))) * time.Microsecond
 		}

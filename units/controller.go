@@ -72,7 +72,7 @@ func (m *Manager) abandon(ctx context.Context, names []string, own bool) (abando
 // abandonScope makes systemd forget the scope's controller: this Manager if own is set, any other
 // one if not. It is too late once systemd has begun to stop the scope.
 func (m *Manager) abandonScope(ctx context.Context, name string, own bool) (done, tooLate bool, err error) {
-	v, err := m.get(ctx, name, "Scope", "Controller")
+	v, err := m.get(ctx, name, "Scope", propertyController)
 	controller, _ := v.(string)
 	if err != nil || controller == "" || own != (controller == m.conn.Names()[0]) {
 		return false, false, err

@@ -165,7 +165,7 @@ func (m *Manager) readFromKernel(u *Unit, slice string) bool {
 	if slice == "" || err != nil || len(id) != 2*invocationSize || !proc.IsPopulated(group) {
 		return false
 	}
-	u.ControlGroup, u.InvocationID, u.Result = group, id, "success" // the result of every active scope
+	u.ControlGroup, u.InvocationID, u.Result = group, id, resultSuccess // the result of every active scope
 	return true
 }
 
@@ -185,8 +185,8 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 	if err != nil {
 		return err
 	}
-	u.Result, _ = props["Result"].(string)
-	u.ControlGroup, _ = props["ControlGroup"].(string)
+	u.Result, _ = props[propertyResult].(string)
+	u.ControlGroup, _ = props[propertyControlGroup].(string)
 	if u.Result == resultTimeout {
 		u.TimedOutAt, err = m.runtimeMaxExpiry(ctx, u.Name, props)
 	}
@@ -194,14 +194,10 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 }
 
 func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {
-	v, err := m.get(ctx, name, "Unit", "InvocationID")
+	v, err := m.get(ctx, name, "Unit", propertyInvocationID)
 	id, _ := v.([]byte)
 	return hex.EncodeToString(id), err
 }
-
-// resultTimeout is the Result of a scope that exceeded RuntimeMaxSec=, and also of one that did not
-// stop within TimeoutStopSec=.
-const resultTimeout = "timeout"
 
 // runtimeMaxExpiry returns the CLOCK_MONOTONIC time at which RuntimeMaxSec= of a scope with the
 // Result timeout and these properties expired. It returns 0 if the scope was stopped earlier for
@@ -209,14 +205,14 @@ const resultTimeout = "timeout"
 // that the scope has left the active state.
 func (m *Manager) runtimeMaxExpiry(ctx context.Context, name string, scope map[string]any) (time.Duration, error) {
 	var usec [2]uint64
-	for i, property := range []string{"ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"} {
+	for i, property := range []string{propertyActiveEntered, propertyActiveExited} {
 		v, err := m.get(ctx, name, "Unit", property)
 		if err != nil {
 			return 0, err
 		}
 		usec[i], _ = v.(uint64)
 	}
-	runtimeMax, _ := scope["RuntimeMaxUSec"].(uint64)
+	runtimeMax, _ := scope[propertyRuntimeMax].(uint64)
 	entered, exited := usec[0], usec[1]
 	if entered == 0 || exited < entered || exited-entered < runtimeMax {
 		return 0, nil

@@ -21,21 +21,21 @@ func (m *Manager) StopCause(ctx context.Context, name string) (Cause, error) {
 	if err != nil {
 		return Cause{}, err
 	}
-	result, _ := props["Result"].(string)
+	result, _ := props[propertyResult].(string)
 	if result == resultTimeout {
 		if over, err := m.runtimeMaxExpiry(ctx, name, props); err != nil || over != 0 {
 			return Cause{result, over}, err
 		}
-		result = "success"
+		result = resultSuccess
 	}
-	v, err := m.get(ctx, name, "Unit", "ActiveExitTimestampMonotonic")
+	v, err := m.get(ctx, name, "Unit", propertyActiveExited)
 	return Cause{result, earliestSignal(v)}, err
 }
 
 // IsActive reports whether systemd considers the unit neither inactive nor failed, so that it may
 // have processes.
 func (m *Manager) IsActive(ctx context.Context, name string) (bool, error) {
-	v, err := m.get(ctx, name, "Unit", "ActiveState")
+	v, err := m.get(ctx, name, "Unit", propertyActiveState)
 	if isGone(err) {
 		return false, nil
 	}

@@ -132,17 +132,17 @@ func (w *watch) propertiesChanged(body []any) []Event {
 		return nil
 	}
 	changed, _ := body[1].(map[string]dbus.Variant)
-	if result, ok := changed["Result"].Value().(string); ok {
+	if result, ok := changed[propertyResult].Value().(string); ok {
 		w.result = result
 	}
-	switch active, _ := changed["ActiveState"].Value().(string); active {
+	switch active, _ := changed[propertyActiveState].Value().(string); active {
 	case "inactive", "failed":
 		return w.endEvents()
 	case "deactivating":
 		// systemd sends RequestStop, if at all, before it enters this state.
 		if w.running && !w.stopReported {
 			w.stopReported = true
-			cause := Cause{w.result, earliestSignal(changed["ActiveExitTimestampMonotonic"].Value())}
+			cause := Cause{w.result, earliestSignal(changed[propertyActiveExited].Value())}
 			return []Event{Stopping{w.name, cause, w.invocationID}}
 		}
 	}

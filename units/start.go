@@ -191,7 +191,7 @@ func (m *Manager) startProperties(s Scope, unsupported map[string]bool) []Proper
 		systemd.PropPids(pids...),
 		// With a controller, systemd asks Corral to stop the scope instead of killing it, for as long as
 		// this connection lives.
-		{Name: "Controller", Value: dbus.MakeVariant(m.conn.Names()[0])},
+		{Name: propertyController, Value: dbus.MakeVariant(m.conn.Names()[0])},
 	}
 	props = append(props, s.Properties...)
 	for _, p := range s.Optional {

@@ -19,8 +19,8 @@ import (
 
 	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/propertysyntax"
 	"github.com/corrald/corral/internal/safefile"
-	"github.com/corrald/corral/internal/unitproperty"
 )
 
 // discardMarker begins the part below a drop-in while it is edited. That part is below so that the
@@ -216,7 +216,7 @@ func (e *edit) check(text []byte) []string {
 		mistakes = append(mistakes, w.String())
 	}
 	for _, property := range agent.Properties {
-		if _, _, err := unitproperty.Parse(property); err != nil {
+		if _, _, err := propertysyntax.Parse(property); err != nil {
 			name, _, _ := strings.Cut(property, "=")
 			warning := config.Warning{File: e.path, Line: lineOf(text, name), Text: err.Error()}
 			mistakes = append(mistakes, warning.String())

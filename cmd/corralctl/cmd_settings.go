@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 )
 
 var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions at login",
@@ -140,7 +140,7 @@ var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…",
 func unitProperties(texts []string) ([]dbusapi.UnitProperty, error) {
 	var properties []dbusapi.UnitProperty
 	for _, text := range texts {
-		name, value, err := unitproperty.Parse(text)
+		name, value, err := propertysyntax.Parse(text)
 		if err != nil {
 			return nil, err
 		}

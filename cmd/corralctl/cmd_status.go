@@ -15,7 +15,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 )
 
 var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show the status of sessions; without ID of corrald",
@@ -243,7 +243,7 @@ func (c *ctl) printWorkspace(s client.Session) {
 func (c *ctl) printSettings(s client.Session) {
 	var limits []string
 	for _, p := range s.UnitProperties {
-		limits = append(limits, wording.ShellWord(unitproperty.Format(p.Name, p.Value)))
+		limits = append(limits, wording.ShellWord(propertysyntax.Format(p.Name, p.Value)))
 	}
 	if len(limits) > 0 {
 		c.field("Limits", "%s", c.fit(wording.Printable(strings.Join(limits, " ")), statusIndent))

@@ -18,8 +18,8 @@ import (
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/propertysyntax"
 	"github.com/corrald/corral/internal/safefile"
-	"github.com/corrald/corral/internal/unitproperty"
 )
 
 // optionChoices returns the candidates for an option's value. Kind is the name that help uses for
@@ -114,7 +114,7 @@ func propertyNames(manager bool) []string {
 }
 
 func unitPropertyChoices() []choice {
-	names := unitproperty.Names()
+	names := propertysyntax.Names()
 	for i := range names {
 		names[i] += "="
 	}

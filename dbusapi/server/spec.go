@@ -7,7 +7,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -102,7 +102,7 @@ func readProperties(props []dbusapi.UnitProperty) ([]session.Property, error) {
 		if p.Name == "" || reservedProperties[p.Name] {
 			return nil, fmt.Errorf("contains property %.64q, which a client cannot set", p.Name)
 		}
-		signature, value, err := unitproperty.Encode(p.Value)
+		signature, value, err := propertysyntax.Encode(p.Value)
 		if err != nil {
 			return nil, fmt.Errorf("contains property %.64q: %w", p.Name, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi"
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -118,7 +118,7 @@ func FuzzParseSpec(f *testing.F) {
 	f.Add("Labels", "a{ss}", `{"a": "b"}`)
 	f.Fuzz(func(t *testing.T, key, signature, text string) {
 		dict := map[string]dbus.Variant{key: dbus.MakeVariant(text)}
-		if v, err := unitproperty.Decode(signature, text); err == nil {
+		if v, err := propertysyntax.Decode(signature, text); err == nil {
 			dict[key] = v
 		}
 		if _, err := parseSpec(dict); err != nil {

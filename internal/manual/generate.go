@@ -54,7 +54,7 @@ func (c contract) generated(repository string) (map[string]string, error) {
 	}
 	schema, err := c.jsonSchema()
 	return map[string]string{
-		"dbusapi/properties.go":           types,
+		"dbusapi/properties_generated.go": types,
 		"docs/reference/dbus.md":          reference,
 		jsonPage:                          tables,
 		"docs/reference/json.schema.json": schema,

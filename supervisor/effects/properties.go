@@ -9,8 +9,8 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/propertysyntax"
 	"github.com/corrald/corral/internal/unitname"
-	"github.com/corrald/corral/internal/unitproperty"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/units"
@@ -23,7 +23,7 @@ func newScope(p supervisor.Plan) (units.Scope, error) {
 	set := func(name string, value any) { props[name] = dbus.MakeVariant(value) }
 	replace := func(name string, value dbus.Variant) {
 		maps.DeleteFunc(props, func(earlier string, _ dbus.Variant) bool {
-			return unitproperty.SameLimit(earlier, name)
+			return propertysyntax.SameLimit(earlier, name)
 		})
 		props[name] = value
 	}
@@ -35,14 +35,14 @@ func newScope(p supervisor.Plan) (units.Scope, error) {
 	set("Before", []string{unitname.Daemon})
 	set("Documentation", []string{"https://github.com/corrald/corral"}) // shown by systemctl status
 	for _, line := range p.ScopeSettings {
-		name, value, err := unitproperty.Parse(line)
+		name, value, err := propertysyntax.Parse(line)
 		if err != nil {
 			return s, fmt.Errorf("cannot use the agent's [Scope]: %w", err)
 		}
 		replace(name, value)
 	}
 	for _, prop := range p.Properties {
-		value, err := unitproperty.Decode(prop.Signature, prop.Value)
+		value, err := propertysyntax.Decode(prop.Signature, prop.Value)
 		if err != nil {
 			return s, err
 		}
@@ -65,7 +65,7 @@ func newScope(p supervisor.Plan) (units.Scope, error) {
 func (x *Executor) setProperties(ctx context.Context, e session.SetProperties) error {
 	props := make([]units.Property, 0, len(e.Properties))
 	for _, p := range e.Properties {
-		value, err := unitproperty.Decode(p.Signature, p.Value)
+		value, err := propertysyntax.Decode(p.Signature, p.Value)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package unitproperty
+package propertysyntax
 
 import (
 	"testing"

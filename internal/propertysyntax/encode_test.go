@@ -1,4 +1,4 @@
-package unitproperty_test
+package propertysyntax_test
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 )
 
 func TestEncode_RoundTrips(t *testing.T) {
@@ -19,9 +19,9 @@ func TestEncode_RoundTrips(t *testing.T) {
 		[]byte{0x0f, 0, 0xff}, []byte{}, 3.25, byte(7), dbus.ObjectPath("/a/b"), map[string]string{"a": "b"},
 	} {
 		want := dbus.MakeVariant(v)
-		signature, text, err := unitproperty.Encode(want)
+		signature, text, err := propertysyntax.Encode(want)
 		require.NoError(t, err)
-		got, err := unitproperty.Decode(signature, text)
+		got, err := propertysyntax.Decode(signature, text)
 		require.NoError(t, err, "%s %s", signature, text)
 		assert.Equal(t, want, got)
 	}
@@ -52,10 +52,10 @@ func TestEncode_KeepsTypesOfStructures(t *testing.T) {
 		}{{2, []byte{127, 0, 0, 0}}}}},
 	} {
 		sig := dbus.ParseSignatureMust(row.signature)
-		signature, text, err := unitproperty.Encode(dbus.MakeVariantWithSignature(row.decoded, sig))
+		signature, text, err := propertysyntax.Encode(dbus.MakeVariantWithSignature(row.decoded, sig))
 		require.NoError(t, err, row.signature)
 		assert.Equal(t, row.signature, signature)
-		got, err := unitproperty.Decode(signature, text)
+		got, err := propertysyntax.Decode(signature, text)
 		require.NoError(t, err, row.signature)
 		assert.Equal(t, sig, got.Signature())
 		assert.Equal(t, row.typed, got.Value())
@@ -63,15 +63,15 @@ func TestEncode_KeepsTypesOfStructures(t *testing.T) {
 }
 
 func TestDecode_RejectsInvalidText(t *testing.T) {
-	_, err := unitproperty.Decode("t", "many")
+	_, err := propertysyntax.Decode("t", "many")
 	require.ErrorContains(t, err, "cannot read a property's value")
-	_, err = unitproperty.Decode("b", "[]")
+	_, err = propertysyntax.Decode("b", "[]")
 	require.ErrorContains(t, err, "cannot read a property's value")
-	_, err = unitproperty.Decode("{", "1")
+	_, err = propertysyntax.Decode("{", "1")
 	require.ErrorContains(t, err, "cannot read a property of type")
-	_, err = unitproperty.Decode("a(ss)", "wire:AAAA")
+	_, err = propertysyntax.Decode("a(ss)", "wire:AAAA")
 	require.ErrorContains(t, err, "cannot read a property's value")
-	_, _, err = unitproperty.Encode(dbus.MakeVariant(dbus.UnixFD(1)))
+	_, _, err = propertysyntax.Encode(dbus.MakeVariant(dbus.UnixFD(1)))
 	require.ErrorContains(t, err, "cannot convert a value of type")
 }
 
@@ -85,16 +85,16 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		name, v, err := unitproperty.Parse(text)
+		name, v, err := propertysyntax.Parse(text)
 		if err != nil {
 			return
 		}
 		require.NotContains(t, name, "=")
-		signature, encoded, err := unitproperty.Encode(v)
+		signature, encoded, err := propertysyntax.Encode(v)
 		require.NoError(t, err)
 		// D-Bus strings are valid UTF-8 without NUL
 		if strings.ToValidUTF8(text, "") == text && !strings.ContainsRune(text, 0) {
-			got, err := unitproperty.Decode(signature, encoded)
+			got, err := propertysyntax.Decode(signature, encoded)
 			require.NoError(t, err, "%q", encoded)
 			require.Equal(t, v.Value(), got.Value())
 		}
@@ -106,9 +106,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add("t", "@t 5")
 	f.Add("a(sv)", `[("a", <1>)]`)
 	f.Add("ay", `b"abc"`)
-	if signature, text, err := unitproperty.Encode(dbus.MakeVariantWithSignature([][]any{{"a", "b"}},
+	if signature, text, err := propertysyntax.Encode(dbus.MakeVariantWithSignature([][]any{{"a", "b"}},
 		dbus.ParseSignatureMust("a(ss)"))); err == nil {
 		f.Add(signature, text)
 	}
-	f.Fuzz(func(_ *testing.T, signature, text string) { _, _ = unitproperty.Decode(signature, text) })
+	f.Fuzz(func(_ *testing.T, signature, text string) { _, _ = propertysyntax.Decode(signature, text) })
 }

@@ -1,4 +1,4 @@
-package unitproperty_test
+package propertysyntax_test
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 )
 
 func TestParse(t *testing.T) {
@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 		"MemoryAccounting=yes":           {"MemoryAccounting", true},
 		"Delegate=off":                   {"Delegate", false},
 	} {
-		name, v, err := unitproperty.Parse(text)
+		name, v, err := propertysyntax.Parse(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want.name, name, text)
 		assert.Equal(t, dbus.MakeVariant(want.value), v, text)
@@ -69,7 +69,7 @@ func TestParse_RejectsInvalidProperties(t *testing.T) {
 		"Delegate=perhaps":  "expected yes or no",
 		"Slice=":            "expected a name",
 	} {
-		_, _, err := unitproperty.Parse(text)
+		_, _, err := propertysyntax.Parse(text)
 		assert.ErrorContains(t, err, want, text)
 	}
 }

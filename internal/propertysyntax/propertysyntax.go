@@ -1,6 +1,6 @@
-// Package unitproperty converts unit properties between the syntax of unit files, NAME=VALUE, the
+// Package propertysyntax converts unit properties between the syntax of unit files, NAME=VALUE, the
 // types of systemd's D-Bus interface, and a text form for session records.
-package unitproperty
+package propertysyntax
 
 import (
 	"fmt"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -77,7 +77,7 @@ func runAndScope(r *session.Run) (run, scope string) {
 func mergeProperties(earlier, later []session.Property) []session.Property {
 	merged := slices.Clone(earlier)
 	for _, p := range later {
-		same := func(old session.Property) bool { return unitproperty.SameLimit(old.Name, p.Name) }
+		same := func(old session.Property) bool { return propertysyntax.SameLimit(old.Name, p.Name) }
 		if i := slices.IndexFunc(merged, same); i >= 0 {
 			merged[i] = p
 			merged = append(merged[:i+1], slices.DeleteFunc(merged[i+1:], same)...)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/dbusapi"
-	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/internal/propertysyntax"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -126,7 +126,7 @@ func runRows(runs []session.RunSummary) []dbusapi.RunRow {
 func unitPropertyRows(saved []session.Property) []dbusapi.UnitProperty {
 	all := []dbusapi.UnitProperty{}
 	for _, p := range saved {
-		if value, err := unitproperty.Decode(p.Signature, p.Value); err == nil {
+		if value, err := propertysyntax.Decode(p.Signature, p.Value); err == nil {
 			all = append(all, dbusapi.UnitProperty{Name: p.Name, Value: value})
 		}
 	}

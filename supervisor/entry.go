@@ -215,6 +215,7 @@ func (e *entry) execute(effect session.Effect) {
 		e.run.start.rejoinTmux()
 	case session.SignalAgent:
 		e.run.openFileDetection.enqueue() // the agent has its conversation open as long as it runs
+		e.run.shim.announceEnd()
 		e.queueEffect(effect)
 	default:
 		e.queueEffect(effect)

@@ -62,6 +62,16 @@ func (c *shimConn) connect() {
 	c.read()
 }
 
+// announceEnd informs the shim, before its agent gets a signal, that the scope of the run will end:
+// a line about the exit in the pane, which takes long to prepare, would not be seen. If the message
+// is lost, the line is printed.
+func (c *shimConn) announceEnd() {
+	if c.socket.IsOpen() {
+		m := shimwire.Message{Kind: shimwire.ScopeEnds}
+		_ = unix.Send(c.socket.FD(), m.Append(nil), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	}
+}
+
 // logNotWatched logs why the loop is not notified of the shim's messages.
 func (c *shimConn) logNotWatched(err error) {
 	if c.e.takeLogSlot("shim") {

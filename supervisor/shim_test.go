@@ -131,6 +131,29 @@ func TestShim_ReportsItsAgent(t *testing.T) {
 	})
 }
 
+// TestShim_LearnsThatItsScopeEnds: at a stop, and not when a person only sends a signal.
+func TestShim_LearnsThatItsScopeEnds(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.withShim()
+		s.hello()
+		received := func() error {
+			_, _, err := unix.Recvfrom(s.conn, make([]byte, shimwire.MaxMessage), unix.MSG_DONTWAIT|unix.MSG_PEEK)
+			return err
+		}
+		b.call("kill", func(ctx context.Context) error { return b.sup.Kill(ctx, "shop", "agent", int(unix.SIGTERM)) })
+		require.ErrorIs(t, received(), unix.EAGAIN)
+		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
+		require.NoError(t, received())
+		buffer := make([]byte, shimwire.MaxMessage)
+		n, _, err := unix.Recvfrom(s.conn, buffer, 0)
+		require.NoError(t, err)
+		m, err := shimwire.ParseMessage(buffer[:n])
+		require.NoError(t, err)
+		assert.Equal(t, shimwire.ScopeEnds, m.Kind)
+		s.disconnect()
+	})
+}
+
 // TestRedial_BacksOffFromAShimThatClosesConnections: the shim closes each new connection because
 // other processes have all those that it accepts. The daemon keeps trying, less and less often.
 func TestRedial_BacksOffFromAShimThatClosesConnections(t *testing.T) {

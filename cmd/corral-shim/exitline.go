@@ -37,12 +37,13 @@ const exitLineNice = 10
 const maxExitLine = 79
 
 // showExitLine prints a line with the result below the agent's last output, after the exit was
-// recorded. The line is not logged. The shim does not know the cells of its pane, and the cursor
-// may be anywhere, so it asks tmux: the line goes below the last row that is not blank. Only a full
-// screen scrolls into the history, by one row. The alternate screen has no history: its content is
-// copied to the normal screen.
+// recorded, unless the daemon ends the scope now. The line is not logged. The shim does not know
+// the cells of its pane, and the cursor may be anywhere, so it asks tmux: the line goes below the
+// last row that is not blank. Only a full screen scrolls into the history, by one row. The
+// alternate screen has no history: its content is copied to the normal screen.
 func (s *shim) showExitLine(status exitstatus.Status) {
-	if s.spec.Session == "" || !s.pane.isOpen() || s.pane.server.pidfd <= 0 || len(s.out.pending()) > 0 {
+	hasPane := s.pane.isOpen() && s.pane.server.pidfd > 0
+	if s.spec.Session == "" || !hasPane || len(s.out.pending()) > 0 || s.scopeEnds {
 		return
 	}
 	runtime.LockOSThread()

@@ -90,6 +90,18 @@ func TestPaneScreen_IgnoresAttributesOfBlankRows(t *testing.T) {
 	assert.Equal(t, resetModes+resetMargins+"\x1b[2;1Hx", string(p.withLine("x")))
 }
 
+// TestExitLine_IsOmittedWhenTheScopeEnds: the daemon announces that it ends the scope.
+func TestExitLine_IsOmittedWhenTheScopeEnds(t *testing.T) {
+	ts := newTestSession(t, "sh", "-c", "stty -echo; echo hello; read x")
+	m := ts.inTmux()
+	daemon := ts.connect()
+	defer daemon.cleanup()
+	daemon.send(shimwire.Message{Kind: shimwire.ScopeEnds})
+	daemon.sendText(1, "\n", 0)
+	waitForExit(t, daemon.hello.ShimPID)
+	assert.Equal(t, "hello", m.call("capture-pane", "-p"))
+}
+
 func TestExitLine_RequiresASession(t *testing.T) {
 	ts := newTestSession(t, "sh", "-c", "stty -echo; echo hello; read x")
 	ts.spec.Session = "" // older daemons do not set it

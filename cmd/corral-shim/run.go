@@ -43,6 +43,7 @@ type shim struct {
 	pane           pane
 	agent          agent
 	agentEnded     bool
+	scopeEnds      bool // the daemon ends the scope once the agent has exited
 
 	out           output
 	scanner       scanner

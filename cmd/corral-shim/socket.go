@@ -293,6 +293,8 @@ func (s *shim) handleMessage(c *conn, m *shimwire.Message, passed int) {
 		s.join(c, passed, string(m.Data))
 	case m.Kind == shimwire.Resized && c == s.pane.joined:
 		s.resize()
+	case m.Kind == shimwire.ScopeEnds && c.kind.canType():
+		s.scopeEnds = true
 	case (m.Kind == shimwire.Input || m.Kind == shimwire.Keys) && !c.kind.canType():
 		s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: "only corrald may send text"})
 	case m.Kind == shimwire.Input || m.Kind == shimwire.Keys:

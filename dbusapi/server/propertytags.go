@@ -65,6 +65,21 @@ func (f propertyFields) of(from any) iter.Seq2[string, any] {
 	}
 }
 
+// changed returns the properties that differ in the structures that before and now point to, with
+// their values in the latter, except those whose changes are not announced.
+func (f propertyFields) changed(before, now any) properties {
+	from, to := reflect.ValueOf(before).Elem(), reflect.ValueOf(now).Elem()
+	different := properties{}
+	for _, field := range f {
+		value := field.value(to.Field(field.index))
+		if published[field.property] != dbusapi.NotAnnounced &&
+			!reflect.DeepEqual(field.value(from.Field(field.index)), value) {
+			different[field.property] = value
+		}
+	}
+	return different
+}
+
 // conversion returns the function that converts a field of a type of the supervisor to the type on
 // the bus. A nil list or map is empty there. reflect.Value.Interface would allocate for each value.
 func conversion(t reflect.Type) func(reflect.Value) any {

@@ -151,8 +151,7 @@ func (s *Server) emitState(c supervisor.Change) {
 		s.signal(dbusapi.ManagerPath, objectManagerInterface+".InterfacesRemoved", dbusapi.SessionPath(c.Old.ID),
 			[]string{dbusapi.SessionInterface})
 	default:
-		p := changed(sessionProperties(c.Old), sessionProperties(c.New))
-		s.emitProperties(dbusapi.SessionPath(c.New.ID), dbusapi.SessionInterface, p)
+		s.emitProperties(dbusapi.SessionPath(c.New.ID), dbusapi.SessionInterface, snapshotFields.changed(c.Old, c.New))
 	}
 }
 

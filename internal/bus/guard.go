@@ -107,6 +107,21 @@ type Marshalled struct {
 	Body      []byte
 }
 
+// Emit sends a signal whose name is that of its interface and of its member. Unlike godbus, it
+// encodes the message once: see WriteMessage.
+func (c *Guarded) Emit(path dbus.ObjectPath, name string, body ...any) error {
+	dot := strings.LastIndexByte(name, '.')
+	return c.WriteMessage(&dbus.Message{
+		Type: dbus.TypeSignal, Flags: dbus.FlagNoReplyExpected, Body: body,
+		Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldPath:      dbus.MakeVariant(path),
+			dbus.FieldInterface: dbus.MakeVariant(name[:dot]),
+			dbus.FieldMember:    dbus.MakeVariant(name[dot+1:]),
+			dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(body...)),
+		},
+	})
+}
+
 // WriteMessage sends a message that expects no reply. The caller keeps the ownership of its file
 // descriptors. Unlike Send, which encodes a message twice, it encodes the message once; it does not
 // encode a Marshalled body.

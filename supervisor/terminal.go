@@ -20,7 +20,7 @@ const (
 	maxInput   = 1 << 20 // bytes
 	maxKeys    = 1000
 	maxCapture = 64 << 10 // bytes
-	maxLines   = 10000    // of history
+	maxLines   = 10000    // of history, as many as history-limit in tmux.conf
 )
 
 // Input is how a text is sent.

@@ -40,8 +40,9 @@ type entry struct {
 // saving records which changes of a session are not yet durable.
 type saving struct {
 	unsaved bool // the session has changed since it was saved
-	// onlyExit is set if all that is unsaved follows from exit_status, which is a record too.
-	onlyExit bool
+	// onlyExit is set if all that is unsaved follows from exit_status, which is a record too. Once
+	// that is durable, later is set until the session is saved.
+	onlyExit, later bool
 	// exitInRuntimeDir is set if the exit was recorded in the runtime directory only, and has to be
 	// copied to the state directory.
 	exitInRuntimeDir bool

@@ -180,10 +180,12 @@ func (l *loop) finishIteration() {
 	l.processDirty()
 	l.save(l.iteration.dirty)
 	l.cancelUnsavedStarts(l.iteration.dirty)
-	changes := make([]Change, 0, len(l.iteration.dirty))
+	changes, changed := make([]Change, 0, len(l.iteration.dirty)), make([]*entry, 0, len(l.iteration.dirty))
 	for _, e := range l.iteration.dirty {
 		e.dirty = false
-		changes = append(changes, e.replaceSnapshot()...)
+		if c, ok := e.replaceSnapshot(); ok {
+			changes, changed = append(changes, c), append(changed, e)
+		}
 	}
 	dirty := l.iteration.dirty
 	l.iteration.dirty = nil
@@ -198,7 +200,10 @@ func (l *loop) finishIteration() {
 		}
 		e.effects.held = nil
 	}
-	l.saveExits(dirty)
+	for i, e := range changed {
+		e.logState(changes[i])
+	}
+	l.saveExitsLater(dirty)
 	counts := slices.ContainsFunc(changes, Change.affectsCounts)
 	if counts {
 		l.status.report()

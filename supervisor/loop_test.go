@@ -61,11 +61,26 @@ func TestIteration_SavesThenPublishesThenAnswers(t *testing.T) {
 		rec := b.records.last("shop")
 		b.writeExitStatus(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Value: 3, Exited: time.Now()})
 		b.changed("shop", exitstatus.FileName, fsnotify.Create)
-		assert.Equal(t, []string{
-			"0s sync the exit of shop", "0s publish shop: running -> failed", "0s save shop: failed",
-		}, b.takeTrace(), "the exit is on disk before it is published, and the session's record soon afterwards")
+		assert.Equal(t, []string{"0s sync the exit of shop", "0s publish shop: running -> failed"}, b.takeTrace(),
+			"the exit is on disk before it is published")
+		b.advance(exitSaveDelay)
+		assert.Equal(t, []string{"1s save shop: failed", "1s publish shop: failed"}, b.takeTrace())
 		b.sup.ScopeEnded(unitname.Scope("claude", "shop"), "", "success")
+		assert.Equal(t, []string{"1s save shop: failed", "1s publish shop: failed"}, b.takeTrace())
+	})
+}
+
+// TestExit_IsSavedWithTheEndOfItsScope: the session is saved once, if its scope ends before the
+// exit alone would be saved.
+func TestExit_IsSavedWithTheEndOfItsScope(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		b.exit("shop", 3)
+		b.takeTrace()
+		b.endScope("shop")
 		assert.Equal(t, []string{"0s save shop: failed", "0s publish shop: failed"}, b.takeTrace())
+		b.advance(exitSaveDelay)
+		assert.Empty(t, b.takeTrace())
 	})
 }
 
@@ -84,10 +99,13 @@ func TestIteration_HandlesABurstOfEvents(t *testing.T) {
 		synctest.Wait()
 		close(gate)
 		trace := b.takeTrace()
-		require.Len(t, trace, n+1+n)
+		b.advance(exitSaveDelay)
+		saves := b.takeTrace()
+		require.Len(t, trace, n+1)
+		require.Len(t, saves, n+1)
 		for i := range n {
 			assert.Contains(t, trace[i], "sync the exit of s")
-			assert.Contains(t, trace[n+1+i], "save s")
+			assert.Contains(t, saves[i], "save s")
 		}
 		assert.Equal(t, "0s publish 100 changes", trace[n])
 		for i := range n {

@@ -35,36 +35,33 @@ func (c Change) affectsCounts() bool {
 		c.Old.SuspendsAt != c.New.SuspendsAt
 }
 
-// replaceSnapshot replaces the session's published snapshot by a current one, logs a change of the
-// state, and returns the change, if there is one to publish.
-func (e *entry) replaceSnapshot() []Change {
+// replaceSnapshot replaces the session's published snapshot by a current one, and returns the
+// change. It returns false if there is nothing to publish.
+func (e *entry) replaceSnapshot() (c Change, ok bool) {
 	old := e.published
 	if e.removed {
 		e.published = nil
-		if old == nil {
-			return nil
-		}
-		return []Change{{Old: old}}
+		return Change{Old: old}, old != nil
 	}
 	if len(e.waiting) > 0 && !e.client.unattended && e.rec.View().Result == word.StartFailed {
 		e.client.run = e.rec.Run.ID // a client waits, and its call returns that the agent could not be started
 	}
 	e.published = e.takeSnapshot()
 	e.loop.expiry.changed(old.expiry(), e.published.Expires)
-	before := string(e.adoptedState)
-	if old != nil {
-		before = old.State
-	}
-	if before != e.published.State {
-		e.logState(before)
-	}
-	return []Change{{Old: old, New: e.published}}
+	return Change{Old: old, New: e.published}, true
 }
 
-// logState logs a change of a session's state, in one record. Before is the previous state, "" for
-// a new session.
-func (e *entry) logState(before string) {
-	now := e.published
+// logState logs a change of a session's state, in one record. It is called after the change was
+// published, so that it does not delay that.
+func (e *entry) logState(c Change) {
+	before := string(e.adoptedState) // "" for a new session
+	if c.Old != nil {
+		before = c.Old.State
+	}
+	now := c.New
+	if now == nil || before == now.State {
+		return
+	}
 	text := now.ID + ": " + now.State
 	if before != "" {
 		text = now.ID + ": " + before + " -> " + now.State

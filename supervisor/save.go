@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/journal"
@@ -14,8 +15,13 @@ import (
 
 // save makes the changes of these sessions durable. If all changes of a session follow from the
 // shim's record of an exit, save only makes that record durable, so that the exit is published
-// sooner; saveExits saves the session after that.
+// sooner: saveExits saves the session later. While the daemon exits, it is saved at once.
 func (l *loop) save(entries []*entry) {
+	if l.shutdown.stopping {
+		for _, e := range entries {
+			e.saving.onlyExit = false
+		}
+	}
 	l.saveInParallel(entries, func(e *entry) error {
 		switch {
 		case e.saving.exitInRuntimeDir && l.records.KeepExit(e.rec.ID, *e.rec.Run.Exit) == nil && e.saving.onlyExit:
@@ -25,7 +31,8 @@ func (l *loop) save(entries []*entry) {
 		}
 		return l.records.Save(e.rec, l.settings.version)
 	}, func(e *entry, err error) {
-		e.saving.unsaved, e.saving.onlyExit = e.saving.onlyExit || err != nil, e.saving.onlyExit && err == nil
+		e.saving.later = e.saving.onlyExit && err == nil
+		e.saving.unsaved, e.saving.onlyExit = err != nil, false
 		if e.saving.exitInRuntimeDir && err == nil {
 			e.saving.exitInRuntimeDir = false
 			_ = os.Remove(filepath.Join(l.settings.runtimeDir(e.rec.ID), exitstatus.FileName))
@@ -33,14 +40,27 @@ func (l *loop) save(entries []*entry) {
 	})
 }
 
-// saveExits saves the sessions whose exits were published before their records were saved. A
-// session whose scope is about to end is saved then, with both changes.
-func (l *loop) saveExits(entries []*entry) {
-	exits := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool {
-		return !e.saving.onlyExit || e.pending.Ending() && !l.shutdown.stopping
-	})
-	l.saveInParallel(exits, func(e *entry) error { return l.records.Save(e.rec, l.settings.version) },
-		func(e *entry, err error) { e.saving.unsaved, e.saving.onlyExit = err != nil, false })
+// exitSaveDelay is how long after the publication of an exit its session is saved. Until then, it
+// would compete with the publication for CPUs and the disk. Most scopes of stopped sessions end
+// within this time, which is saved, too.
+const exitSaveDelay = time.Second
+
+// saveExitsLater starts a timer for saveExits if one of the sessions of this iteration needs it.
+func (l *loop) saveExitsLater(entries []*entry) {
+	if slices.ContainsFunc(entries, func(e *entry) bool { return e.saving.later }) {
+		l.clocks.AfterFunc(exitSaveDelay, func() { l.post(l.saveExits) })
+	}
+}
+
+// saveExits has the sessions saved whose exits are durable only in exit_status, from which a new
+// daemon would read them.
+func (l *loop) saveExits() {
+	for _, e := range l.sessions.byID {
+		if e.saving.later {
+			e.saving.unsaved = true
+			e.markDirty()
+		}
+	}
 }
 
 // saveInParallel calls save for the unsaved sessions, for several at the same time: a file system

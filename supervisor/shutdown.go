@@ -103,6 +103,7 @@ const reasonLoginSessionEnded = "the login session ended"
 func (d *shutdown) run() {
 	d.stopping = true
 	d.loop.problems.retries.retrySaves() // for the last time
+	d.loop.saveExits()
 	if d.isManagerStopping() {
 		d.announce(true)
 		for _, e := range d.loop.sessions.sorted() {
@@ -118,9 +119,6 @@ func (d *shutdown) run() {
 	d.waitForScopes(d.hasStoppingScopes)
 	now := time.Now()
 	for _, e := range d.loop.sessions.sorted() {
-		if e.saving.onlyExit { // saveExits has left it for the end of the scope
-			e.markDirty()
-		}
 		r, scope := e.rec.Run, &e.run.scope
 		switch {
 		case !r.Ended():

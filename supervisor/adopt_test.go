@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
@@ -186,6 +187,24 @@ func TestAdopt_DeterminesTheState(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAdopt_SavesAnExitAtOnce: if this daemon is killed as well, the next one does not publish the
+// exit once more.
+func TestAdopt_SavesAnExitAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		rec := runningRecord(b, false)
+		var st unix.Stat_t
+		require.NoError(t, unix.Stat(b.home, &st))
+		rec.Apply(session.WorkspaceObserved{Inode: session.Inode{Device: st.Dev, Number: st.Ino}})
+		require.NoError(t, b.records.Create("shop"))
+		b.system.scopes = []Scope{{Name: rec.Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true}}
+		b.system.populated = true
+		b.writeExitStatus(rec, exitstatus.Status{RunID: "r1", Code: exitstatus.Exited, Value: 3, Exited: time.Now()})
+		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
+		assert.Equal(t, 3, b.records.last("shop").Run.Exit.Value)
+	})
 }
 
 func TestAdopt_ContinuesAPendingStop(t *testing.T) {

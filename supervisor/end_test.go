@@ -147,7 +147,7 @@ func TestStop_SignalsLeftoversOnceTheAgentIsGone(t *testing.T) {
 		assert.Contains(t, trace, "0.3s signal all shop SIGTERM")
 		assert.NotContains(t, trace, "0.3s save shop: stopping", "saved when the scope ends, or later")
 		<-time.After(9 * time.Second)
-		assert.Equal(t, []string{"1.3s save shop: stopping", "1.3s publish shop: stopping"}, b.takeTrace(),
+		assert.Equal(t, []string{"0.4s save shop: stopping", "0.4s publish shop: stopping"}, b.takeTrace(),
 			"an agent that has exited does not get SIGHUP")
 		b.endScope("shop")
 		assert.Equal(t, "stopped", b.state("shop"))

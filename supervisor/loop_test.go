@@ -64,9 +64,9 @@ func TestIteration_SavesThenPublishesThenAnswers(t *testing.T) {
 		assert.Equal(t, []string{"0s sync the exit of shop", "0s publish shop: running -> failed"}, b.takeTrace(),
 			"the exit is on disk before it is published")
 		b.advance(exitSaveDelay)
-		assert.Equal(t, []string{"1s save shop: failed", "1s publish shop: failed"}, b.takeTrace())
+		assert.Equal(t, []string{"0.1s save shop: failed", "0.1s publish shop: failed"}, b.takeTrace())
 		b.sup.ScopeEnded(unitname.Scope("claude", "shop"), "", "success")
-		assert.Equal(t, []string{"1s save shop: failed", "1s publish shop: failed"}, b.takeTrace())
+		assert.Equal(t, []string{"0.1s save shop: failed", "0.1s publish shop: failed"}, b.takeTrace())
 	})
 }
 

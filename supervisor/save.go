@@ -15,9 +15,9 @@ import (
 
 // save makes the changes of these sessions durable. If all changes of a session follow from the
 // shim's record of an exit, save only makes that record durable, so that the exit is published
-// sooner: saveExits saves the session later. While the daemon exits, it is saved at once.
+// sooner: saveExits saves the session later. While the daemon starts or exits, it is saved at once.
 func (l *loop) save(entries []*entry) {
-	if l.shutdown.stopping {
+	if !l.started || l.shutdown.stopping {
 		for _, e := range entries {
 			e.saving.onlyExit = false
 		}
@@ -43,7 +43,7 @@ func (l *loop) save(entries []*entry) {
 // exitSaveDelay is how long after the publication of an exit its session is saved. Until then, it
 // would compete with the publication for CPUs and the disk. Most scopes of stopped sessions end
 // within this time, which is saved, too.
-const exitSaveDelay = time.Second
+const exitSaveDelay = 100 * time.Millisecond
 
 // saveExitsLater starts a timer for saveExits if one of the sessions of this iteration needs it.
 func (l *loop) saveExitsLater(entries []*entry) {

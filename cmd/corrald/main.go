@@ -31,6 +31,8 @@ const connectTimeout = 20 * time.Second
 
 func main() { os.Exit(run()) }
 
+// run returns the exit code. It does not refuse to run as root: corrald.service excludes system
+// users (ConditionUser=), and an administrator may override that.
 func run() int {
 	if len(os.Args) == 2 && os.Args[1] == worktreeStep {
 		return executeWorktreeStep()

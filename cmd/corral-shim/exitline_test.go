@@ -102,6 +102,18 @@ func TestExitLine_IsOmittedWhenTheScopeEnds(t *testing.T) {
 	assert.Equal(t, "hello", m.call("capture-pane", "-p"))
 }
 
+// TestExitLine_IsShownIfTheDaemonIsLost: it was killed after it had announced that the scope ends.
+func TestExitLine_IsShownIfTheDaemonIsLost(t *testing.T) {
+	ts := newTestSession(t, "sh", "-c", "stty -echo; echo hello; read x")
+	m := ts.inTmux()
+	daemon, next := ts.connect(), ts.connect()
+	defer next.cleanup()
+	daemon.send(shimwire.Message{Kind: shimwire.ScopeEnds})
+	daemon.close()
+	next.sendText(1, "\n", 0)
+	assert.Equal(t, "hello\n", m.waitForExitLine("exited with code 0"))
+}
+
 func TestExitLine_RequiresASession(t *testing.T) {
 	ts := newTestSession(t, "sh", "-c", "stty -echo; echo hello; read x")
 	ts.spec.Session = "" // older daemons do not set it

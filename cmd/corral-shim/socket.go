@@ -238,6 +238,9 @@ func (s *shim) disconnect(c *conn) {
 	}
 	_ = unix.Close(c.fd)
 	c.fd = -1
+	if c.kind.canType() {
+		s.scopeEnds = false // a daemon that was killed may not have sent the signal
+	}
 	if c.partial != nil {
 		s.input.discard(c.partial)
 		c.partial = nil

@@ -74,7 +74,8 @@ const (
 	// that runs in that pane.
 	Join Kind = 'j'
 	// ScopeEnds announces that the daemon ends the run's scope once the agent has exited: the shim
-	// prints no line into the pane. Sent to the shim; older ones ignore it.
+	// prints no line into the pane. It is valid as long as the connection. Sent to the shim; older
+	// ones ignore it.
 	ScopeEnds Kind = 'x'
 	// Ended reports to the shim in a joined pane that the agent has ended. Seq is the exit code that
 	// it uses too, so that the pane shows it. It is sent to no other client: they read exit_status.

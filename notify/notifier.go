@@ -138,20 +138,22 @@ func loadState(path string) (state savedState, err error) {
 	return state, nil
 }
 
-// Publish implements supervisor.Publisher. It ignores the replies, which only the bus needs.
-func (n *Notifier) Publish(changes []supervisor.Change, _ []func()) {
-	if len(changes) == 0 {
-		return
-	}
-	n.post(func() {
-		for _, c := range changes {
-			if c.New == nil {
-				n.policy.Remove(c.Old.ID)
-			} else {
-				n.policy.Set(c.New)
-			}
+// Prepare implements supervisor.Publisher. It ignores the replies, which only the bus needs.
+func (n *Notifier) Prepare(changes []supervisor.Change) (publish func(after []func())) {
+	return func([]func()) {
+		if len(changes) == 0 {
+			return
 		}
-	})
+		n.post(func() {
+			for _, c := range changes {
+				if c.New == nil {
+					n.policy.Remove(c.Old.ID)
+				} else {
+					n.policy.Set(c.New)
+				}
+			}
+		})
+	}
 }
 
 // PublishProblems implements supervisor.Publisher.

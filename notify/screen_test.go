@@ -92,7 +92,9 @@ func (s *testNotifier) restart(published ...*supervisor.Snapshot) {
 	s.Begin()
 }
 
-func (s *testNotifier) publish(n *supervisor.Snapshot) { s.Publish([]supervisor.Change{{New: n}}, nil) }
+func (s *testNotifier) publish(n *supervisor.Snapshot) {
+	s.Prepare([]supervisor.Change{{New: n}})(nil)
+}
 
 func (s *testNotifier) nextShown(server *testbed.NotificationServer) testbed.Notification {
 	s.t.Helper()
@@ -348,7 +350,7 @@ func TestResumeAll_SkipsResumedAndRemovedSessions(t *testing.T) {
 	n := s.nextShown(server)
 	require.Equal(t, "4 sessions were suspended", n.Title)
 	s.publish(modified(suspended["a"], func(n *supervisor.Snapshot) { n.State, n.Interrupted = "running", false }))
-	s.Publish([]supervisor.Change{{Old: suspended["c"]}}, nil)
+	s.Prepare([]supervisor.Change{{Old: suspended["c"]}})(nil)
 	s.publish(failedSession("shop", now()))
 	assert.Equal(t, "shop: failed, exit 3", s.nextShown(server).Title, "the changes before were handled")
 	server.Emit(t, "ActionInvoked", n.ID, "resume-all")

@@ -143,8 +143,12 @@ func (b *bed) takeTrace() []string {
 	return trace
 }
 
-// Publish implements Publisher. The answers to calls are traced, too.
-func (b *bed) Publish(changes []Change, after []func()) {
+// Prepare implements Publisher. The answers to calls are traced, too.
+func (b *bed) Prepare(changes []Change) (publish func(after []func())) {
+	return func(after []func()) { b.publish(changes, after) }
+}
+
+func (b *bed) publish(changes []Change, after []func()) {
 	var texts []string
 	for _, c := range changes {
 		switch {

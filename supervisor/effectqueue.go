@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ func (e *entry) queueEffect(effect session.Effect) {
 func (q *effectQueue) afterSave(f func()) { q.hold(queueEntry{run: f}) }
 
 // startAfterSave is afterSave for the start of a run. It does not enqueue f if the session could
-// not be saved: see cancelUnsavedStarts.
+// not be saved: see startHeldEffects.
 func (q *effectQueue) startAfterSave(f func()) {
 	q.hold(queueEntry{f, true})
 }
@@ -70,6 +71,25 @@ func (q *effectQueue) hold(next queueEntry) {
 	e := q.e
 	q.held = append(q.held, next)
 	e.markDirty()
+}
+
+// startHeldEffects enqueues what was decided for these sessions in this iteration, except starts of
+// sessions that could not be saved, which it returns: an agent that is in no record would be lost
+// when the daemon exits.
+func (l *loop) startHeldEffects(entries []*entry) (unsavedStarts []*entry) {
+	for _, e := range entries {
+		held := e.effects.held
+		e.effects.held = nil
+		startsRun := func(q queueEntry) bool { return q.startsRun }
+		if e.saving.unsaved && !e.removed && slices.ContainsFunc(held, startsRun) {
+			held = slices.DeleteFunc(held, startsRun)
+			unsavedStarts = append(unsavedStarts, e)
+		}
+		for _, q := range held {
+			e.effects.add(q.run)
+		}
+	}
+	return unsavedStarts
 }
 
 // add has another goroutine call f, after what was enqueued before.

@@ -172,14 +172,13 @@ drain:
 }
 
 // finishIteration saves and publishes the changes of this iteration, and only then starts the
-// effects that were decided: the result of an effect is never published before its cause.
+// effects that were decided: the result of an effect is never published before its cause. If the
+// record of a session that is to start could not be saved, the start fails, in a further iteration.
 func (l *loop) finishIteration() {
 	if len(l.iteration.dirty) == 0 && len(l.iteration.afterPublish) == 0 {
 		return
 	}
 	l.processDirty()
-	l.save(l.iteration.dirty)
-	l.cancelUnsavedStarts(l.iteration.dirty)
 	changes, changed := make([]Change, 0, len(l.iteration.dirty)), make([]*entry, 0, len(l.iteration.dirty))
 	for _, e := range l.iteration.dirty {
 		e.dirty = false
@@ -189,17 +188,14 @@ func (l *loop) finishIteration() {
 	}
 	dirty := l.iteration.dirty
 	l.iteration.dirty = nil
+	publish := l.publisher.Prepare(changes)
+	l.save(dirty)
 	for _, e := range dirty {
 		e.answerWaiters()
 	}
-	l.publisher.Publish(changes, l.iteration.afterPublish)
+	publish(l.iteration.afterPublish)
 	l.iteration.afterPublish = nil
-	for _, e := range dirty {
-		for _, held := range e.effects.held {
-			e.effects.add(held.run)
-		}
-		e.effects.held = nil
-	}
+	unsavedStarts := l.startHeldEffects(dirty)
 	for i, e := range changed {
 		e.logState(changes[i])
 	}
@@ -209,6 +205,11 @@ func (l *loop) finishIteration() {
 		l.status.report()
 	}
 	l.expiry.iterationEnded(counts)
+	for _, e := range unsavedStarts {
+		e.run.start.cancelCreation()
+		e.run.start.returned(e.saving.err)
+	}
+	l.finishIteration()
 }
 
 // processDirty updates the watches and the recorded state of each changed session. This may change

@@ -112,21 +112,6 @@ func (l *loop) recordSaveResult(e *entry, err error) {
 	}
 }
 
-// cancelUnsavedStarts cancels the starts of this iteration whose records could not be saved: an
-// agent that is in no record would be lost when the daemon exits.
-func (l *loop) cancelUnsavedStarts(entries []*entry) {
-	for _, e := range entries {
-		starts := slices.ContainsFunc(e.effects.held, func(q queueEntry) bool { return q.startsRun })
-		if starts && e.saving.unsaved && !e.removed {
-			e.effects.held = slices.DeleteFunc(e.effects.held, func(q queueEntry) bool { return q.startsRun })
-			e.run.start.cancelCreation()
-			e.run.start.returned(e.saving.err)
-			e.updateWatches()
-			e.recordState()
-		}
-	}
-}
-
 // Flush returns once everything that the mailbox contains is applied, saved and published. It also
 // retries failed saves. If these fail again, they are reported as usual, but Flush returns no
 // error.

@@ -16,6 +16,25 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
+// TestStart_ThatCannotBeSavedFails: the agent is not started, since it would be lost if the daemon
+// exited.
+func TestStart_ThatCannotBeSavedFails(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.records.fails = diskIsFull
+		err := b.create("command", Spec{ID: "shop", Command: []string{"true"}})
+		require.EqualError(t, err, `cannot start "shop": write session.json: no space left on device`)
+		assert.Equal(t, []string{
+			"0s cannot save shop: starting",
+			"0s publish shop: new, starting",
+			"0s cannot save shop: failed",
+			"0s publish shop: starting -> failed",
+			"0s answer 1",
+			"0s problems 1",
+			"0s problem shop: write session.json: no space left on device; free space on the disk, and it will be saved automatically",
+		}, b.takeTrace())
+	})
+}
+
 // TestStart_ThatCannotBeSavedChangesNothingElse: the start is canceled, but other effects that were
 // decided in the same iteration are executed.
 func TestStart_ThatCannotBeSavedChangesNothingElse(t *testing.T) {

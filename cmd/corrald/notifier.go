@@ -110,11 +110,17 @@ const waitForEnter = `printf '\033]2;%s: log\007' "$2"; "$0" "$@"; ` +
 // publishers publish changes to several receivers. Only the first one replies to callers.
 type publishers []supervisor.Publisher
 
-// Publish implements supervisor.Publisher.
-func (p publishers) Publish(changes []supervisor.Change, after []func()) {
+// Prepare implements supervisor.Publisher.
+func (p publishers) Prepare(changes []supervisor.Change) (publish func(after []func())) {
+	prepared := make([]func([]func()), 0, len(p))
 	for _, publisher := range p {
-		publisher.Publish(changes, after)
-		after = nil
+		prepared = append(prepared, publisher.Prepare(changes))
+	}
+	return func(after []func()) {
+		for _, publish := range prepared {
+			publish(after)
+			after = nil
+		}
 	}
 }
 

@@ -164,15 +164,18 @@ func TestClose_AnswersEveryCall(t *testing.T) {
 }
 
 // TestReads_DoNotWaitForTheEventLoop: any number of reading calls are answered while the event loop
-// is blocked.
+// is blocked because it saves a change. They do not return that change, whose signal is sent once it
+// is saved.
 func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 	s := serve(t)
+	require.NoError(t, s.client.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
 	path := s.create(t, "shop", true)
 	p := pause{make(chan struct{}), make(chan struct{})}
 	s.pauses <- p
 	changed := s.client.Object(dbusapi.BusName, path).
 		Go(dbusapi.SessionInterface+".SetDescription", 0, make(chan *dbus.Call, 1), "slow")
 	testbed.Receive(t, forwardClose(p.reached), "the event loop waits for its store")
+	s.takeRecorded()
 	release := sync.OnceFunc(func() { close(p.release) })
 	defer release()
 	manager, session := s.client.Object(dbusapi.BusName, dbusapi.ManagerPath), s.client.Object(dbusapi.BusName, path)
@@ -205,6 +208,15 @@ func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 		t.Error("the event loop was not blocked")
 	default:
 	}
+	description := func() (value string) {
+		require.NoError(t, s.call(path, propertiesInterface+".Get", dbusapi.SessionInterface, "Description").Store(&value))
+		return value
+	}
+	assert.Empty(t, description())
+	const signal = "PropertiesChanged Session [Description]"
+	assert.NotContains(t, s.takeRecorded(), signal)
 	release()
 	require.NoError(t, testbed.Receive(t, changed.Done, "change").Err)
+	assert.Equal(t, "slow", description())
+	assert.Contains(t, s.takeRecorded(), signal)
 }

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -19,18 +21,31 @@ type batch struct {
 	manager properties    // changed properties of the Manager that do not depend on its sessions
 	reads   []func(*view) // called with the view when the signals have been sent
 	initial bool          // from before Serve: no signals are needed, since a new client reads all objects
+	saved   chan struct{} // closed once the changes are saved; nil if there are none
+
+	states, events []bus.Signal // of the changes, once prepared
 }
 
-// Publish implements supervisor.Publisher. It passes the changes to the goroutine that sends
+// Prepare implements supervisor.Publisher. It passes the changes to the goroutine that sends
 // signals, which always accepts them immediately.
-func (s *Server) Publish(changes []supervisor.Change, after []func()) {
-	b := batch{changes: changes, after: after, initial: true}
+func (s *Server) Prepare(changes []supervisor.Change) (publish func(after []func())) {
+	var whenSent []func()
+	b := batch{changes: changes, initial: true, saved: make(chan struct{}), after: []func(){func() {
+		for _, f := range whenSent {
+			f()
+		}
+	}}}
 	select {
 	case <-s.ready:
 		b.initial = false
 	default:
 	}
 	s.batches <- b
+	return func(after []func()) {
+		whenSent = after
+		close(b.saved)
+		runtime.Gosched() // lets emitAll send, which would wait for another thread to wake up
+	}
 }
 
 // PublishProblems implements supervisor.Publisher.
@@ -88,6 +103,9 @@ func merge(pending []batch) []batch {
 		maps.Copy(one.manager, b.manager)
 		one.reads = append(one.reads, b.reads...)
 		one.after = append(one.after, b.after...)
+		if b.saved != nil {
+			one.saved = b.saved // those of earlier changes are closed
+		}
 	}
 	return append(initial, one)
 }
@@ -106,79 +124,109 @@ func mergeChange(changes []supervisor.Change, at map[string]int, c supervisor.Ch
 }
 
 // emitAll sends the signals of each batch, keeps the view up to date, and runs the functions that
-// read it.
+// read it. A batch whose changes are still being saved does not delay the batches that arrive
+// meanwhile: these precede it.
 func (s *Server) emitAll(batches <-chan batch) {
-	v := &view{byID: map[string]*supervisor.Snapshot{}, manager: properties{}}
-	counts := countProperties(nil) // as sent last
-	for b := range batches {
-		for _, c := range b.changes {
-			v.apply(c)
-			if !b.initial {
-				s.emitState(c)
+	v := newView()
+	var unsaved batch
+	emitUnsaved := func() {
+		s.emitBatch(unsaved, v)
+		unsaved = batch{}
+	}
+	for {
+		select {
+		case b := <-batches:
+			if isClosed(unsaved.saved) {
+				emitUnsaved()
 			}
-		}
-		if len(b.changes) > 0 {
-			now := countProperties(v.sessions)
-			if !b.initial {
-				s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, changed(counts, now))
+			if b.saved == nil {
+				s.emitBatch(b, v)
+			} else {
+				unsaved = s.encode(b)
 			}
-			counts = now
-		}
-		maps.Copy(v.manager, b.manager)
-		s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, b.manager)
-		for _, c := range b.changes {
-			if !b.initial {
-				s.emitEvent(c)
-			}
-		}
-		for _, read := range b.reads {
-			read(v)
-		}
-		for _, f := range b.after {
-			f()
+		case <-unsaved.saved:
+			emitUnsaved()
 		}
 	}
 }
 
-// emitState sends the new state of a session: InterfacesAdded, PropertiesChanged or
-// InterfacesRemoved.
-func (s *Server) emitState(c supervisor.Change) {
+// encode returns the batch with the signals of its changes.
+func (s *Server) encode(b batch) batch {
+	if !b.initial {
+		for _, c := range b.changes {
+			b.states = s.appendState(b.states, c)
+			b.events = s.appendEvent(b.events, c)
+		}
+	}
+	return b
+}
+
+// emitBatch sends the signals of a batch, updates the view, and runs the functions of the batch.
+// Everything that follows from an event is sent before the event: the properties of its session,
+// those of other sessions that have changed with it, and the counts of the Manager.
+func (s *Server) emitBatch(b batch, v *view) {
+	s.sendSignals(b.states)
+	for _, c := range b.changes {
+		v.apply(c)
+	}
+	if len(b.changes) > 0 {
+		before := v.counts
+		if v.counts = countProperties(v.sessions); !b.initial {
+			s.emitOfManager(changed(before, v.counts))
+		}
+	}
+	maps.Copy(v.manager, b.manager)
+	s.emitOfManager(b.manager)
+	s.sendSignals(b.events)
+	for _, read := range b.reads {
+		read(v)
+	}
+	for _, f := range b.after {
+		f()
+	}
+}
+
+// appendState appends the signal of the new state of a session: InterfacesAdded, PropertiesChanged
+// or InterfacesRemoved.
+func (s *Server) appendState(to []bus.Signal, c supervisor.Change) []bus.Signal {
 	switch {
 	case c.Old == nil:
-		s.signal(dbusapi.ManagerPath, objectManagerInterface+".InterfacesAdded", dbusapi.SessionPath(c.New.ID),
+		return s.append(to, dbusapi.ManagerPath, objectManagerInterface, "InterfacesAdded", dbusapi.SessionPath(c.New.ID),
 			map[string]map[string]dbus.Variant{dbusapi.SessionInterface: sessionProperties(c.New).variants()})
 	case c.New == nil:
-		s.signal(dbusapi.ManagerPath, objectManagerInterface+".InterfacesRemoved", dbusapi.SessionPath(c.Old.ID),
-			[]string{dbusapi.SessionInterface})
+		return s.append(to, dbusapi.ManagerPath, objectManagerInterface, "InterfacesRemoved",
+			dbusapi.SessionPath(c.Old.ID), []string{dbusapi.SessionInterface})
 	default:
-		s.emitProperties(dbusapi.SessionPath(c.New.ID), dbusapi.SessionInterface, snapshotFields.changed(c.Old, c.New))
+		return s.appendProperties(to, dbusapi.SessionPath(c.New.ID), dbusapi.SessionInterface,
+			snapshotFields.changed(c.Old, c.New))
 	}
 }
 
-// emitEvent sends the signals about events of a session. Everything that follows from the event was
-// sent before: the properties of this session, those of other sessions that changed with it, and
-// the counts of the Manager.
-func (s *Server) emitEvent(c supervisor.Change) {
+// appendEvent appends the signals about events of a session.
+func (s *Server) appendEvent(to []bus.Signal, c supervisor.Change) []bus.Signal {
+	event := func(member, id string, args ...any) {
+		args = append([]any{id, dbusapi.SessionPath(id)}, args...)
+		to = s.append(to, dbusapi.ManagerPath, dbusapi.ManagerInterface, member, args...)
+	}
 	switch {
 	case c.Old == nil:
-		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionNew", c.New.ID, dbusapi.SessionPath(c.New.ID))
+		event("SessionNew", c.New.ID)
 	case c.New == nil:
-		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", c.Old.ID, dbusapi.SessionPath(c.Old.ID))
+		event("SessionRemoved", c.Old.ID)
 	default:
 		if c.Old.State != c.New.State {
-			s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged",
-				c.New.ID, dbusapi.SessionPath(c.New.ID), c.Old.State, c.New.State, map[string]dbus.Variant{
-					"Result":         dbus.MakeVariant(c.New.Result),
-					"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
-					"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
-					"Reason":         dbus.MakeVariant(c.New.Reason),
-				})
+			event("SessionStateChanged", c.New.ID, c.Old.State, c.New.State, map[string]dbus.Variant{
+				"Result":         dbus.MakeVariant(c.New.Result),
+				"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
+				"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
+				"Reason":         dbus.MakeVariant(c.New.Reason),
+			})
 		}
 		if hasNewAttention(c.Old, c.New) {
-			s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".AttentionRequested",
-				c.New.ID, dbusapi.SessionPath(c.New.ID), c.New.Attention)
+			event("AttentionRequested", c.New.ID, c.New.Attention)
 		}
 	}
+	return to
 }
 
 // hasNewAttention reports whether the session needs a person for another reason than before, or
@@ -214,11 +262,11 @@ func changed(before, now properties) properties {
 	return different
 }
 
-// emitProperties sends one PropertiesChanged signal for all of the properties, or none if there are
-// no properties.
-func (s *Server) emitProperties(path dbus.ObjectPath, iface string, p properties) {
+// appendProperties appends one PropertiesChanged signal for all of the properties, or none if there
+// are no properties.
+func (s *Server) appendProperties(to []bus.Signal, path dbus.ObjectPath, iface string, p properties) []bus.Signal {
 	if len(p) == 0 {
-		return
+		return to
 	}
 	values, invalidated := p.variants(), []string{}
 	for name := range values {
@@ -227,12 +275,29 @@ func (s *Server) emitProperties(path dbus.ObjectPath, iface string, p properties
 			invalidated = append(invalidated, name)
 		}
 	}
-	s.signal(path, propertiesInterface+".PropertiesChanged", iface, values, invalidated)
+	return s.append(to, path, propertiesInterface, "PropertiesChanged", iface, values, invalidated)
 }
 
-func (s *Server) signal(path dbus.ObjectPath, name string, args ...any) {
-	if err := s.conn.Emit(path, name, args...); err != nil && s.conn.Connected() {
-		s.report(fmt.Errorf("cannot emit %s: %w", name, err))
+// append appends a signal. It reports one that cannot be encoded, and leaves it out.
+func (s *Server) append(to []bus.Signal, path dbus.ObjectPath, iface, member string, args ...any) []bus.Signal {
+	signal, err := bus.NewSignal(path, iface, member, args...)
+	if err != nil {
+		s.report(fmt.Errorf("cannot encode the signal %s.%s of %s: %w", iface, member, path, err))
+		return to
+	}
+	return append(to, signal)
+}
+
+// emitOfManager sends one PropertiesChanged signal for properties of the Manager.
+func (s *Server) emitOfManager(p properties) {
+	s.sendSignals(s.appendProperties(nil, dbusapi.ManagerPath, dbusapi.ManagerInterface, p))
+}
+
+func (s *Server) sendSignals(signals []bus.Signal) {
+	for _, signal := range signals {
+		if err := s.conn.Emit(signal); err != nil && s.conn.Connected() {
+			s.report(fmt.Errorf("cannot send a signal: %w", err))
+		}
 	}
 }
 

@@ -21,6 +21,11 @@ type view struct {
 	sessions []*supervisor.Snapshot // sorted by creation time, then by id
 	byID     map[string]*supervisor.Snapshot
 	manager  properties // published properties of the Manager that do not depend on its sessions
+	counts   properties // those that count the sessions
+}
+
+func newView() *view {
+	return &view{byID: map[string]*supervisor.Snapshot{}, manager: properties{}, counts: countProperties(nil)}
 }
 
 // apply applies a change of one session to the view.

@@ -231,7 +231,7 @@ func snap(id, state string) *supervisor.Snapshot {
 }
 
 func TestView_SortsByCreationThenID(t *testing.T) {
-	v := &view{byID: map[string]*supervisor.Snapshot{}}
+	v := newView()
 	a, b, c, d := snap("a", "created"), snap("b", "created"), snap("c", "created"), snap("c2", "created")
 	for _, n := range []*supervisor.Snapshot{d, b, c, a} {
 		v.apply(supervisor.Change{New: n})

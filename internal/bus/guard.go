@@ -107,19 +107,28 @@ type Marshalled struct {
 	Body      []byte
 }
 
-// Emit sends a signal whose name is that of its interface and of its member. Unlike godbus, it
-// encodes the message once: see WriteMessage.
-func (c *Guarded) Emit(path dbus.ObjectPath, name string, body ...any) error {
-	dot := strings.LastIndexByte(name, '.')
-	return c.WriteMessage(&dbus.Message{
+// Signal is a signal in the wire format, without its serial number.
+type Signal []byte
+
+// NewSignal encodes a signal. It returns an error if godbus considers the message invalid.
+func NewSignal(path dbus.ObjectPath, iface, member string, body ...any) (Signal, error) {
+	msg := dbus.Message{
 		Type: dbus.TypeSignal, Flags: dbus.FlagNoReplyExpected, Body: body,
 		Headers: map[dbus.HeaderField]dbus.Variant{
 			dbus.FieldPath:      dbus.MakeVariant(path),
-			dbus.FieldInterface: dbus.MakeVariant(name[:dot]),
-			dbus.FieldMember:    dbus.MakeVariant(name[dot+1:]),
+			dbus.FieldInterface: dbus.MakeVariant(iface),
+			dbus.FieldMember:    dbus.MakeVariant(member),
 			dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(body...)),
 		},
-	})
+	}
+	var b bytes.Buffer
+	err := msg.EncodeTo(&b, binary.LittleEndian)
+	return b.Bytes(), err
+}
+
+// Emit sends a signal. The caller does not use it afterwards.
+func (c *Guarded) Emit(s Signal) error {
+	return c.socket.send(s)
 }
 
 // WriteMessage sends a message that expects no reply. The caller keeps the ownership of its file

@@ -17,10 +17,10 @@ import (
 // Publisher publishes changes to clients, in the order of the calls. It must not block, and must
 // not call the Supervisor.
 type Publisher interface {
-	// Prepare begins to prepare the changes of one iteration for clients, while they are being saved.
-	// Once they are saved, and before it calls Prepare again, the caller calls publish, which publishes
-	// them. Once all of them are on their way to clients, the functions of after are called, in order:
-	// they answer calls.
+	// Prepare begins to prepare the changes of one iteration for clients. Meanwhile, the caller saves
+	// them. Then, and before it calls Prepare again, it calls publish, which publishes them. Once all
+	// of them are on their way to clients, the functions of after are called, in order: they answer
+	// calls.
 	Prepare(changes []Change) (publish func(after []func()))
 	// PublishProblems publishes the current problems. It is called when they have changed.
 	PublishProblems(all []Problem)

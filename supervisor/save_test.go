@@ -30,7 +30,8 @@ func TestStart_ThatCannotBeSavedFails(t *testing.T) {
 			"0s publish shop: starting -> failed",
 			"0s answer 1",
 			"0s problems 1",
-			"0s problem shop: write session.json: no space left on device; free space on the disk, and it will be saved automatically",
+			"0s problem shop: write session.json: no space left on device; " +
+				"free space on the disk, and it will be saved automatically",
 		}, b.takeTrace())
 	})
 }

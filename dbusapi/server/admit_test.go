@@ -164,8 +164,8 @@ func TestClose_AnswersEveryCall(t *testing.T) {
 }
 
 // TestReads_DoNotWaitForTheEventLoop: any number of reading calls are answered while the event loop
-// is blocked because it saves a change. They do not return that change, whose signal is sent once it
-// is saved.
+// is blocked because it saves a change. They do not return that change, whose signal is sent once
+// it is saved.
 func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 	s := serve(t)
 	require.NoError(t, s.client.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))

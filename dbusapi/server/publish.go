@@ -21,7 +21,7 @@ type batch struct {
 	manager properties    // changed properties of the Manager that do not depend on its sessions
 	reads   []func(*view) // called with the view when the signals have been sent
 	initial bool          // from before Serve: no signals are needed, since a new client reads all objects
-	saved   chan struct{} // closed once the changes are saved; nil if there are none
+	saved   chan struct{} // closed once the changes are saved; nil for a batch that is not from Prepare
 
 	states, events []bus.Signal // of the changes, once prepared
 }
@@ -44,7 +44,7 @@ func (s *Server) Prepare(changes []supervisor.Change) (publish func(after []func
 	return func(after []func()) {
 		whenSent = after
 		close(b.saved)
-		runtime.Gosched() // lets emitAll send, which would wait for another thread to wake up
+		runtime.Gosched() // emitAll sends now, instead of when another thread has woken up
 	}
 }
 

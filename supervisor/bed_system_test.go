@@ -28,6 +28,7 @@ type fakeSystem struct {
 	*bed
 	start     func(p Plan, report func(session.Event)) error // called by StartScope; nil selects runs
 	result    string                                         // of StopCause
+	since     time.Duration                                  // of StopCause, by the bed's clock
 	reopens   bool                                           // ReopenSockets succeeds: the shim is alive
 	began     time.Duration                                  // of the user manager, by the bed's clock
 	causeErr  error                                          // of StopCause
@@ -42,6 +43,7 @@ type fakeSystem struct {
 	clearing  time.Duration                                                 // how long CleanUp takes
 	group     string                                                        // returned by ControlGroup
 	stops     bool                                                          // returned by IsStopping
+	explain   chan struct{}                                                 // StopCause waits for its closing, if set
 	asked     chan struct{}                                                 // IsStopping waits for its closing, if set
 	attached  bool                                                          // returned by IsAttached
 	typed     func()                                                        // called by TypeText
@@ -196,7 +198,10 @@ func (f *fakeSystem) Compose(context.Context, environments.Sources, string, stri
 }
 
 func (f *fakeSystem) StopCause(context.Context, string) (StopCause, error) {
-	return StopCause{Result: f.result}, f.causeErr
+	if f.explain != nil {
+		<-f.explain
+	}
+	return StopCause{Result: f.result, Since: f.since}, f.causeErr
 }
 
 func (f *fakeSystem) CommandLine(int) ([]string, string, error) {

@@ -204,6 +204,19 @@ func (b *bed) exit(id string, code int) {
 	synctest.Wait()
 }
 
+// exitAfterSIGTERM is exit for an agent whose shim got SIGTERM a millisecond earlier, too.
+func (b *bed) exitAfterSIGTERM(id string, code int) {
+	b.t.Helper()
+	rec := b.records.last(id)
+	now := b.sup.loop.clocks.Monotonic()
+	b.writeExitStatus(rec, exitstatus.Status{
+		RunID: rec.Run.ID, Code: exitstatus.Exited, Value: code, PID: 12, Started: rec.Run.Started,
+		Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
+	})
+	b.changed(id, exitstatus.FileName, fsnotify.Create)
+	synctest.Wait()
+}
+
 // changed has the event loop notified of a change in the session's runtime directory.
 func (b *bed) changed(id, name string, op fsnotify.Op) {
 	b.paths.changed <- fsnotify.Event{Name: filepath.Join(b.sup.loop.settings.runtimeDir(id), name), Op: op}

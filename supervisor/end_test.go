@@ -480,6 +480,59 @@ func TestScopeStopping_IsOrderedWithTheExitBySystemdsClock(t *testing.T) {
 	}
 }
 
+// TestExit_BeforeSystemdReportsTheStop: systemd signals the processes of a scope without a
+// Controller before it reports that it stops the scope. An agent that exits in between is never
+// published as one that has exited by itself.
+func TestExit_BeforeSystemdReportsTheStop(t *testing.T) {
+	for _, row := range []struct {
+		name, cause string
+		stopping    bool // systemd stops the scope
+		gone        bool // the scope ends before the cause is known
+		stops       bool // the user manager is stopping
+		published   []string
+	}{
+		{"the scope is stopped", "success", true, false, false, []string{"stopping", "stopped"}},
+		{"the scope was stopped, and is gone", "success", true, true, false, []string{"stopped"}},
+		{"the login session ends", "success", true, false, true, []string{"stopping", "suspended"}},
+		{"RuntimeMaxSec has elapsed", "timeout", true, false, false, []string{"failed"}},
+		{"somebody has signalled all processes", "success", false, false, false, []string{"failed"}},
+		{"somebody has ended all processes by a signal", "success", false, true, false, []string{"failed"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				b.start("shop")
+				b.system.result, b.system.stops = row.cause, row.stops
+				if row.stopping {
+					b.system.since = b.sup.loop.clocks.Monotonic() - 2*time.Millisecond
+				}
+				answer := make(chan struct{})
+				b.system.explain = answer
+				b.exitAfterSIGTERM("shop", 3)
+				if row.gone {
+					b.endScope("shop")
+				}
+				assert.Equal(t, "running", b.state("shop"), "nothing is published before the cause is known")
+				close(answer)
+				synctest.Wait()
+				if !row.gone {
+					b.endScope("shop")
+				}
+				assert.Equal(t, row.published, publishedStates(b.takeTrace()))
+			})
+		})
+	}
+}
+
+// publishedStates returns the states that a trace shows for its only session, in order.
+func publishedStates(trace []string) (states []string) {
+	for _, line := range trace {
+		if _, state, ok := strings.Cut(line, " -> "); ok && strings.Contains(line, " publish ") {
+			states = append(states, state)
+		}
+	}
+	return states
+}
+
 // TestArchive_AcceptsLeftovers: a session of which only leftover processes exist has no agent.
 func TestArchive_AcceptsLeftovers(t *testing.T) {
 	supervise(t, func(b *bed) {

@@ -28,6 +28,8 @@ type entry struct {
 	effects effectQueue
 	run     runtime
 
+	stopQueries int // number of unanswered queries to systemd why it stops the session's scope
+
 	client client
 
 	detectingPrinted bool // the conversation that the session's last agent has printed is being detected
@@ -129,6 +131,13 @@ func (e *entry) markDirty() {
 		e.dirty = true
 		e.loop.iteration.dirty = append(e.loop.iteration.dirty, e)
 	}
+}
+
+// isHeld reports whether the changes of the session have to wait until systemd has answered why it
+// stops the scope: an exit would otherwise be published as one that nobody has requested, and be
+// corrected at once. The answer marks the session as changed.
+func (e *entry) isHeld() bool {
+	return e.stopQueries > 0 && e.published != nil && !e.removed && !e.loop.shutdown.stopping
 }
 
 // recordChanged marks the record of the session as changed, by something else than its exit.

@@ -104,6 +104,9 @@ func (x *exitRecord) reject(status exitstatus.Status, dir string) {
 func (x *exitRecord) apply(status exitstatus.Status, dir string) {
 	e := x.e
 	status = clampTimes(status, e.rec.Run, time.Now(), e.loop.clocks.Monotonic())
+	if mayBeStop := status.SIGTERMMonotonic != 0 && e.rec.Run.Intent == session.NoIntent; mayBeStop {
+		e.run.scope.queryUnreportedStop()
+	}
 	e.apply(session.AgentExited{Status: status})
 	e.loop.problems.clearFile(e, filepath.Join(dir, exitstatus.FileName))
 	if stop, ok := x.recordedStop(); ok && e.loop.shutdown.stopping { // systemd may report the stop too late

@@ -175,6 +175,10 @@ drain:
 // effects that were decided: the result of an effect is never published before its cause. If the
 // record of a session that is to start could not be saved, the start fails, in a further iteration.
 func (l *loop) finishIteration() {
+	l.iteration.dirty = slices.DeleteFunc(l.iteration.dirty, func(e *entry) bool {
+		e.dirty = !e.isHeld()
+		return !e.dirty
+	})
 	if len(l.iteration.dirty) == 0 && len(l.iteration.afterPublish) == 0 {
 		return
 	}

@@ -17,7 +17,6 @@ type shutdown struct {
 	machineStops bool              // SuspendForShutdown was called
 	announced    bool              // the last argument of Callbacks.AnnounceShutdown
 	suspended    map[string]string // ids of the runs that it suspended, by session; see ShutdownCancelled
-	stopQueries  int               // number of unanswered queries to systemd why it stops a scope
 }
 
 // SuspendForShutdown suspends all sessions because the machine is about to be shut down, and
@@ -102,6 +101,11 @@ const reasonLoginSessionEnded = "the login session ended"
 // processes at the same time.
 func (d *shutdown) run() {
 	d.stopping = true
+	for _, e := range d.loop.sessions.byID {
+		if e.stopQueries > 0 {
+			e.markDirty()
+		}
+	}
 	d.loop.problems.retries.retrySaves() // for the last time
 	d.loop.saveExits()
 	if d.isManagerStopping() {
@@ -209,8 +213,8 @@ func (d *shutdown) detectStoppingScopes() {
 
 // hasStoppingScopes reports whether there are agents to wait for in scopes that systemd stops.
 func (d *shutdown) hasStoppingScopes() bool {
-	return d.stopQueries > 0 || d.loop.sessions.contains(func(e *entry) bool {
-		return e.run.scope.systemdStops && e.rec.Run.Live() && !e.run.scope.isEmptied()
+	return d.loop.sessions.contains(func(e *entry) bool {
+		return e.stopQueries > 0 || e.run.scope.systemdStops && e.rec.Run.Live() && !e.run.scope.isEmptied()
 	})
 }
 

@@ -291,14 +291,14 @@ func TestShutdown_RetriesFailedSaves(t *testing.T) {
 		l := b.sup.loop
 		l.post(func() {
 			l.sessions.byID["shop"].recordChanged()
-			l.shutdown.stopQueries++ // systemd has not answered yet why it stops a scope
+			l.sessions.byID["shop"].stopQueries++ // systemd has not answered yet why it stops a scope
 			l.shutdown.run()
 		})
 		assert.Subset(t, b.takeTrace(), []string{"0s cannot save shop: running", "0s problems 1"})
 		l.post(func() { b.records.fails = nil })
 		<-time.After(time.Second)
 		assert.Subset(t, b.takeTrace(), []string{"1s save shop: running", "1s problems 0"})
-		l.post(func() { l.shutdown.stopQueries-- })
+		l.post(func() { l.sessions.byID["shop"].stopQueries-- })
 	})
 }
 

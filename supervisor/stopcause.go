@@ -104,18 +104,36 @@ func (w *scopeWatch) applyStopCause(signalled bool, cause StopCause) {
 	})
 }
 
+// queryUnreportedStop queries whether systemd stops the scope. It is called before an exit is
+// applied that the stop of the scope may have caused: systemd signals the processes of a scope that
+// an earlier daemon has started before it reports the stop, and an agent may exit in between.
+func (w *scopeWatch) queryUnreportedStop() {
+	e, unit := w.e, w.e.rec.Run.Unit
+	w.query(func() func() {
+		cause, err := e.loop.system.Systemd.StopCause(e.loop.ctx, unit)
+		return func() {
+			if err == nil && cause.Since != 0 {
+				w.systemdStops = true
+				w.applyStopCause(true, cause)
+			}
+		}
+	})
+}
+
 // query calls ask, which waits for systemd, on another goroutine, and then the function that it has
-// returned on the event loop, unless the daemon ends the run by then. A shutdown waits for that.
+// returned on the event loop, unless the daemon ends the run by then. Until then, no change of the
+// session is published (see isHeld), and a shutdown waits.
 func (w *scopeWatch) query(ask func() (apply func())) {
 	e, run := w.e, w.e.rec.Run.ID
-	e.loop.shutdown.stopQueries++
+	e.stopQueries++
 	go func() {
 		apply := ask()
 		e.loop.post(func() {
-			e.loop.shutdown.stopQueries--
+			e.stopQueries--
 			if e.isCurrent(run) && !e.pending.Ending() {
 				apply()
 			}
+			e.markDirty()
 		})
 	}()
 }

@@ -7,11 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -129,16 +127,6 @@ func TestShutdown_WaitsForTheStopTimeoutAtMost(t *testing.T) {
 // TestShutdown_AttributesAnExitToAnUnreportedStop: the agent has not exited by itself if its shim
 // got SIGTERM, too.
 func TestShutdown_AttributesAnExitToAnUnreportedStop(t *testing.T) {
-	exit := func(b *bed) {
-		rec := b.records.last("shop")
-		now := b.sup.loop.clocks.Monotonic()
-		b.writeExitStatus(rec, exitstatus.Status{
-			RunID: rec.Run.ID, Code: exitstatus.Exited, PID: 12, Started: rec.Run.Started,
-			Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
-		})
-		b.changed("shop", exitstatus.FileName, fsnotify.Create)
-		synctest.Wait()
-	}
 	for name, row := range map[string]struct {
 		before, after []Scope
 		state         session.State
@@ -151,14 +139,14 @@ func TestShutdown_AttributesAnExitToAnUnreportedStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withTwoSessions(t, func(b *bed, quit func(), ended func() bool) {
 				if row.before != nil {
-					exit(b)
+					b.exitAfterSIGTERM("shop", 0)
 					assert.Equal(t, "completed", b.state("shop"))
 					b.system.scopes, b.system.populated = row.before, row.state != session.Stopped
 					quit()
 				} else {
 					b.system.scopes = row.after
 					quit()
-					exit(b)
+					b.exitAfterSIGTERM("shop", 0)
 					b.onLoop(func() { b.system.populated = false })
 				}
 				<-time.After(time.Minute)

@@ -54,6 +54,9 @@ func TestAdoption_WatchesSessions(t *testing.T) {
 		{"killed-by-stop", "> up; exec sleep 1000",
 			func(t *testing.T, s *testSession) { testbed.Systemctl(t, "stop", s.unit()) },
 			outcome{"stopped", "success", 2, 15, "its scope was stopped", "active"}},
+		{"signalled", "> up; exec sleep 1000",
+			func(t *testing.T, s *testSession) { testbed.Systemctl(t, "kill", "--signal=TERM", s.unit()) },
+			outcome{"failed", "signal", 2, 15, "command was killed by SIGTERM", "error"}},
 	}
 	for _, row := range rows {
 		require.NoError(t, os.Mkdir(base+"/"+row.name, 0o700))
@@ -66,8 +69,15 @@ func TestAdoption_WatchesSessions(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := d.session(t, row.name)
 			require.Equal(t, "running", s.properties().text("State"))
+			mark := d.signals.mark()
 			row.happens(t, s)
 			s.waitOutcome(row.want)
+			signals, _ := d.signals.since(mark)
+			for _, signal := range signals {
+				if id, state, ok := changedState(signal); ok && id == row.name && state != "stopping" {
+					assert.Equal(t, row.want.State, state, "no other outcome was published in between")
+				}
+			}
 			if row.want.State == "stale" || row.want.State == "orphaned" {
 				s.must("Stop", uint64(0))
 				assert.Equal(t, "stopped", s.properties().text("State"))

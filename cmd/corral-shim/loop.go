@@ -88,7 +88,7 @@ func (s *shim) handleTimers() {
 		timerRedraw:   s.resize,
 		timerReport:   func() { s.sendReports(now) },
 		timerPrompt:   func() { s.tryPrompt(now) },
-		timerSetup:    s.handleSetupTimer,
+		timerSetup:    func() { s.checkSetup(now) },
 	} {
 		if due&(1<<id) != 0 {
 			act()

@@ -103,6 +103,7 @@ func (s *shim) processOutput(fresh []byte) {
 	if s.scanner.hasBell {
 		s.handleBell()
 	}
+	s.scheduleSetupCheck()
 	s.tryPrompt(s.lastOutput)
 }
 
@@ -158,7 +159,6 @@ func (s *shim) checkIdle(now time.Time) {
 	s.idle, s.activitySince = true, s.lastOutput
 	s.sendActivity(shimwire.Idle)
 	s.clearOldBell(s.activitySince)
-	s.checkSetup()
 }
 
 func (s *shim) sendActivity(kind shimwire.Kind) {

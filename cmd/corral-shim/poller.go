@@ -82,7 +82,7 @@ const (
 	timerRedraw          // a new pane shows the agent: restore the terminal's true size
 	timerReport          // the rate limit permits the next report
 	timerPrompt          // the agent may be ready for its prompt
-	timerSetup           // the setup dialog may be shown, or is no longer expected
+	timerSetup           // the screen is to be searched for a setup dialog
 	timerCount
 )
 
@@ -106,6 +106,8 @@ func (t *timers) set(id int, at time.Time) {
 		t.arm(t.due[id])
 	}
 }
+
+func (t *timers) isSet(id int) bool { return t.due[id] != 0 }
 
 func (t *timers) clear(id int) { t.due[id] = 0 }
 

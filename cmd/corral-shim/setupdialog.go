@@ -16,7 +16,6 @@ import (
 type setupDetector struct {
 	pattern  *regexp.Regexp
 	screen   textScreen
-	isActive bool      // the agent has had ReadyTimeout to report its status itself
 	deadline time.Time // after this time a screen without a dialog ends the detection
 }
 
@@ -33,7 +32,14 @@ func (s *shim) startSetupDetection() {
 			screen:   newTextScreen(int(size.Row), int(size.Col)),
 			deadline: s.agent.started.Add(max(s.spec.ReadyTimeout, setupTimeout)),
 		}
-		s.timers.set(timerSetup, s.agent.started.Add(s.spec.ReadyTimeout))
+	}
+}
+
+// scheduleSetupCheck is called after output. It has the screen searched after ReadyTimeout, once
+// for all the output until then.
+func (s *shim) scheduleSetupCheck() {
+	if s.setupDetector != nil && !s.timers.isSet(timerSetup) {
+		s.timers.set(timerSetup, s.lastOutput.Add(s.spec.ReadyTimeout))
 	}
 }
 
@@ -50,34 +56,20 @@ func (d *setupDetector) matchingLine() (line string, ok bool) {
 	return "", false
 }
 
-// handleSetupTimer is called when the agent has had ReadyTimeout to report its status itself, and
-// again at the deadline.
-func (s *shim) handleSetupTimer() {
+// checkSetup reports whether the screen shows a dialog, as a status of sourceScreen.
+func (s *shim) checkSetup(now time.Time) {
 	if s.setupDetector == nil {
 		return
 	}
-	s.setupDetector.isActive = true
-	if s.setupDetector.deadline.After(time.Now()) {
-		s.timers.set(timerSetup, s.setupDetector.deadline)
-	}
-	s.checkSetup()
-}
-
-// checkSetup reports whether the screen shows a dialog, as a status of sourceScreen. It is called
-// each time the agent falls silent until detection ends.
-func (s *shim) checkSetup() {
-	if s.setupDetector == nil || !s.setupDetector.isActive {
-		return
-	}
-	if line, ok := s.setupDetector.matchingLine(); ok {
+	line, ok := s.setupDetector.matchingLine()
+	switch {
+	case ok:
 		s.setStatus(sourceScreen, agentStatus{activity: word.Waiting, reason: word.Setup, text: line})
-		return
-	}
-	if s.setupDetector.deadline.After(time.Now()) {
+	case s.setupDetector.deadline.After(now):
 		s.setStatus(sourceScreen, agentStatus{})
-		return
+	default:
+		s.stopSetupDetection()
 	}
-	s.stopSetupDetection()
 }
 
 func (s *shim) stopSetupDetection() {

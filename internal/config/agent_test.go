@@ -39,7 +39,7 @@ func TestLoadAgents_HasCommandAgentWithoutFiles(t *testing.T) {
 	assert.Empty(t, warnings)
 	assert.Equal(t, map[string]Agent{"command": {
 		Name: "command", IdSource: "none", Type: "simple", StopTarget: "agent",
-		Status: Status{ReadyTimeout: 10 * time.Second},
+		Status: Status{ReadyTimeout: 400 * time.Millisecond},
 	}}, agents)
 }
 

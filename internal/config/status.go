@@ -19,8 +19,7 @@ type Status struct {
 	// SetupPattern=: regular expression for a screen line that asks for something before the agent can
 	// start; "" for none
 	SetupPattern string
-	// ReadyTimeoutSec=: how long after the start of a silent agent the screen is searched for
-	// SetupPattern
+	// ReadyTimeoutSec=: how long after output the screen is searched for SetupPattern
 	ReadyTimeout time.Duration
 }
 
@@ -28,9 +27,9 @@ type Status struct {
 // AttentionSource property, except for its last one, output, which always applies.
 var StatusSources = []string{word.OSC7501, word.Report, word.Notify, word.Title, word.Bell}
 
-// defaultReadyTimeout is long enough for a program that starts on a busy machine, and short enough
-// for a person who waits to be notified of its dialog.
-const defaultReadyTimeout = 10 * time.Second
+// defaultReadyTimeout is long enough for an agent that reports a dialog itself after it has drawn
+// it, also on a busy machine, and short enough for a person who watches.
+const defaultReadyTimeout = 400 * time.Millisecond
 
 // setSources appends sources that are not in the list yet.
 func (l *agentLoader) setSources(a assignment) error {

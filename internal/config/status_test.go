@@ -22,8 +22,8 @@ func TestAgent_StatusSection(t *testing.T) {
 		Sources: []string{"title", "report", "bell"}, TitleWorking: "^✦", TitleBlocked: "^✋",
 		SetupPattern: `Do you trust .*\?`, ReadyTimeout: time.Minute,
 	}, agents["full"].Status)
-	assert.Equal(t, Status{ReadyTimeout: 10 * time.Second}, agents["reset"].Status)
-	assert.Equal(t, Status{Sources: []string{"bell"}, ReadyTimeout: 10 * time.Second}, agents["wrong"].Status,
+	assert.Equal(t, Status{ReadyTimeout: 400 * time.Millisecond}, agents["reset"].Status)
+	assert.Equal(t, Status{Sources: []string{"bell"}, ReadyTimeout: 400 * time.Millisecond}, agents["wrong"].Status,
 		"invalid values are reported and ignored")
 	reported := lines(warnings)
 	for _, text := range []string{

@@ -48,8 +48,8 @@ type Spec struct {
 	// none.
 	SetupPattern string
 
-	// How long after its start to begin looking for SetupPattern on the screen of an agent that has
-	// sent no status report.
+	// How long after output to look for SetupPattern on the screen of an agent that has sent no status
+	// report.
 	ReadyTimeout time.Duration
 
 	// ID of the session and name of the agent's program, for the line that is shown in the pane after

@@ -322,6 +322,56 @@ func TestSend_AcceptsTheNextTextAfterTheResume(t *testing.T) {
 	})
 }
 
+// TestSend_KeepsTheTextOfAFailedStart: the agent of the next run is given it, unless that run begins
+// another conversation. A text that is sent again meanwhile is not kept twice.
+func TestSend_KeepsTheTextOfAFailedStart(t *testing.T) {
+	send := Input{Enter: true, Resume: true, CallerEnvironment: []string{"PATH=/opt/agents"}}
+	for _, row := range []struct {
+		name   string
+		again  string // a text that is sent meanwhile, also in vain; "" for none
+		begin  func(*Supervisor, context.Context, string) error
+		prompt string // that the agent is given at last
+	}{
+		{"it is resumed", "", (*Supervisor).Resume, "go on"},
+		{"it is sent again, and then resumed", "go on", (*Supervisor).Resume, "go on"},
+		{"it begins another conversation", "", (*Supervisor).Start, ""},
+		{"it is sent again", "", func(s *Supervisor, ctx context.Context, id string) error {
+			return s.Send(ctx, id, "go on", send)
+		}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				b.startThenSuspend("shop")
+				var plan Plan
+				b.system.start = func(p Plan, _ func(session.Event)) error {
+					plan = p
+					return errors.New("tmux is not installed")
+				}
+				err := b.sup.Send(b.t.Context(), "shop", "go on", send)
+				require.EqualError(t, err, `cannot start "shop": tmux is not installed `+
+					`(the text is kept, and typed once the session is resumed)`)
+				assert.Equal(t, "failed", b.state("shop"))
+				assert.Equal(t, "go on", b.records.last("shop").Unsent, "it is saved")
+				if row.again != "" {
+					require.ErrorContains(t, b.sup.Send(b.t.Context(), "shop", row.again, send), "the text is kept")
+				}
+				b.system.start = func(p Plan, report func(session.Event)) error {
+					plan = p
+					return runs(p, report)
+				}
+				require.NoError(t, row.begin(b.sup, b.t.Context(), "shop"))
+				assert.Equal(t, row.prompt, plan.Spec.Prompt)
+				b.onLoop(func() {
+					e := b.sup.loop.sessions.byID["shop"]
+					e.apply(session.Prompted{Run: e.rec.Run.ID})
+				})
+				synctest.Wait()
+				assert.Empty(t, b.records.last("shop").Unsent)
+			})
+		})
+	}
+}
+
 // TestSend_WaitsForAResumeInProgress: a text waits for the resume that another client has
 // requested.
 func TestSend_WaitsForAResumeInProgress(t *testing.T) {

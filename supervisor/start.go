@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/corrald/corral/internal/config"
@@ -142,8 +143,9 @@ func (s *runStart) startScope() {
 		before := e.rec.Past[len(e.rec.Past)-1]
 		plan.ExistingScope = &ExistingScope{before.InvocationID, before.ControlGroup, before.Agent}
 	}
+	plan.Spec.Prompt = e.rec.Unsent
 	if begin.Prompt {
-		plan.Spec.Prompt = e.rec.Prompt
+		plan.Spec.Prompt = strings.TrimSuffix(e.rec.Prompt+"\n\n"+e.rec.Unsent, "\n\n")
 	}
 	e.effects.startAfterSave(func() {
 		failpoint.Hit("start.record-saved")

@@ -27,7 +27,12 @@ const (
 type Input struct {
 	Enter     bool // press Enter after the text
 	IfWaiting bool // send only to an agent that waits for a person
-	Resume    bool // resume a suspended session first, or wait until another caller has resumed it
+	// Resume resumes a session first that is suspended, or whose last run could not be started, or
+	// waits until another caller has resumed it.
+	Resume bool
+	// CallerEnvironment is the environment of the caller, for a run that Send begins; nil if it is
+	// unknown.
+	CallerEnvironment []string
 }
 
 // Send sends the whole text to the agent as if it was typed. A session that was suspended for being
@@ -38,8 +43,17 @@ func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error
 	if len(text) > maxInput {
 		return refuse(OverLimit, "the text is too long: at most %d bytes are allowed", maxInput)
 	}
+	if err := checkTexts(&Spec{CallerEnvironment: how.CallerEnvironment}); err != nil {
+		return err
+	}
 	o := &s.loop.operations
-	woken, err := o.wake(notYetAccepted(ctx), id, how.Resume)
+	if err := o.discardKept(notYetAccepted(ctx), id, text); err != nil {
+		return err
+	}
+	woken, err := o.wake(notYetAccepted(ctx), id, how.Resume, how.CallerEnvironment)
+	if kindOf(err) == StartFailed && how.Enter && o.keepText(ctx, id, text) {
+		return refuse(StartFailed, "%v (the text is kept, and typed once the session is resumed)", err)
+	}
 	if err == nil && woken {
 		err = o.waitForQuiet(notYetAccepted(ctx), id)
 	}
@@ -105,7 +119,7 @@ func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes 
 // and those of Resume.
 func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, error) {
 	o := &s.loop.operations
-	if _, err := o.wake(ctx, id, false); err != nil {
+	if _, err := o.wake(ctx, id, false, nil); err != nil {
 		return nil, err
 	}
 	var key string
@@ -130,14 +144,16 @@ func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, er
 
 // wake resumes a session that was suspended, or is being suspended, for being idle. If another
 // caller is resuming the session, wake waits for that. With anyReason, it resumes a session that
-// was suspended for any reason, and also waits for a start. It returns once the session runs, and
-// reports whether it did not run before.
-func (o *operations) wake(ctx context.Context, id string, anyReason bool) (woken bool, err error) {
+// was suspended for any reason, or whose last run could not be started, and also waits for a start.
+// It returns once the session runs, and reports whether it did not run before. Caller is the
+// environment of the caller, nil if it is unknown.
+func (o *operations) wake(ctx context.Context, id string, anyReason bool, caller []string) (woken bool, err error) {
 	for {
 		var state session.State
-		mustWake, starting, stopping := false, false, false
+		mustWake, notStarted, starting, stopping := false, false, false, false
 		if err := o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-			state, mustWake = e.rec.View().State, anyReason || isIdleSuspended(e)
+			view := e.rec.View()
+			state, mustWake, notStarted = view.State, anyReason || isIdleSuspended(e), view.Result == word.StartFailed
 			switch {
 			case !mustWake:
 			case e.pending.WaitsToBegin() || e.rec.AwaitsAgent():
@@ -155,14 +171,39 @@ func (o *operations) wake(ctx context.Context, id string, anyReason bool) (woken
 		case stopping:
 		case starting, err != nil && state == session.Running:
 			return true, nil
-		case !mustWake || state != session.Suspended || err != nil:
+		case !mustWake || state != session.Suspended && !notStarted || err != nil:
 			return false, err
 		default:
-			if err = o.resume(ctx, id, nil); kindOf(err) != InvalidState {
+			if err = o.resume(ctx, id, caller); kindOf(err) != InvalidState {
 				return err == nil, err
 			} // another caller has resumed the session, or its state has changed: repeat
 		}
 	}
+}
+
+// keepText stores a text for the agent of a session that could not be started, and reports whether
+// it did: not if the session has been started meanwhile.
+func (o *operations) keepText(ctx context.Context, id, text string) (kept bool) {
+	err := o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		if e.rec.View().Result != word.StartFailed || e.rec.AwaitsAgent() || e.pending.WaitsToBegin() {
+			return nil, nil
+		}
+		kept = true
+		e.apply(session.TextKept{Text: text})
+		return e.whenPublished(), nil
+	})
+	return kept && err == nil
+}
+
+// discardKept discards the text that was kept for the session if it is sent once more now. Errors:
+// NoSuchSession.
+func (o *operations) discardKept(ctx context.Context, id, text string) error {
+	return o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
+		if e.rec.Unsent != "" && e.rec.Unsent == text && !e.rec.Run.Live() {
+			e.apply(session.TextKept{})
+		}
+		return nil, nil
+	})
 }
 
 // isIdleSuspended reports whether the session's run was ended, or is being ended, for being idle,
@@ -199,7 +240,7 @@ func (o *operations) waitForQuiet(ctx context.Context, id string) error {
 // How long the agent may take to read a text: a program that does not read its terminal never
 // accepts it. An agent whose shim holds input back until the agent can read it (TypeAhead=no) has
 // longer for a while after its start (startupTime), but less than the 25 s that most D-Bus clients
-// wait for an answer.
+// wait for an answer. So has an agent that is given a prompt first.
 const (
 	sendTimeout        = 10 * time.Second
 	startupSendTimeout = 20 * time.Second
@@ -208,7 +249,8 @@ const (
 
 // sendTimeoutOf returns how long the agent of the session may take to read a text.
 func sendTimeoutOf(e *entry) time.Duration {
-	if e.definition().NoTypeAhead && time.Since(e.rec.Run.Started) < startupTime {
+	isLate := e.definition().NoTypeAhead || e.rec.Unsent != "" || e.rec.Prompt != "" && !e.rec.Prompted
+	if isLate && time.Since(e.rec.Run.Started) < startupTime {
 		return startupSendTimeout
 	}
 	return sendTimeout

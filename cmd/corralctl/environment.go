@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,7 +82,7 @@ func (c *ctl) addSearchPath(f *failure, id string) {
 	var missing *program.Error
 	_, err = program.Find(s.Command[0], []string{"PATH=" + path}, "")
 	if errors.As(err, &missing) && missing.Code == program.NotFound {
-		f.message += fmt.Sprintf(" in PATH=%s", path)
+		f.message = strings.Replace(f.message, "not found", "not found in PATH="+path, 1)
 		f.hint = "corralctl why --environment " + id
 	}
 }

@@ -187,7 +187,8 @@ func (c *Client) PostBegin(ctx context.Context, how, id string) error {
 	return c.Post(ctx, "BeginSession", id, how, c.beginOptions())
 }
 
-// beginOptions returns the options of BeginSession: the caller's environment, if there is one.
+// beginOptions returns the options of a method that may begin a run: the caller's environment, if
+// there is one.
 func (c *Client) beginOptions() map[string]dbus.Variant {
 	options := map[string]dbus.Variant{}
 	if c.Environment != nil {
@@ -278,7 +279,7 @@ func (c *Client) PostCreate(ctx context.Context, agent string, spec Spec) (id st
 
 // SendInput types text into the session. flags are the Input constants of package dbusapi.
 func (c *Client) SendInput(ctx context.Context, id, text string, flags uint64) error {
-	return c.manager(ctx, "SendInput", slowTimeout, []any{id, text, flags})
+	return c.manager(ctx, "SendInputEx", slowTimeout, []any{id, text, flags, c.beginOptions()})
 }
 
 // Report is a status report of an agent or of its hooks. Empty fields are not sent.

@@ -16,7 +16,7 @@ import (
 // Meanwhile its caller may have given up, reported a failure, and called again.
 var requiresCaller = map[string]bool{
 	"CreateSession": true, "StartSession": true, "ResumeSession": true, "RestartSession": true, "BeginSession": true,
-	"ResumeAll": true, "SendInput": true, "SendKeys": true, "Approve": true, "Deny": true,
+	"ResumeAll": true, "SendInput": true, "SendInputEx": true, "SendKeys": true, "Approve": true, "Deny": true,
 	"Start": true, "Resume": true, "Restart": true,
 }
 

@@ -61,8 +61,17 @@ var (
 
 // begin implements BeginSession: it starts, resumes or restarts the session with further options.
 func begin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	var caller []string
-	for name, v := range args[1].(map[string]dbus.Variant) {
+	caller, err := parseBeginOptions(args[1].(map[string]dbus.Variant))
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.sup.Begin(ctx, id, args[0].(string), caller)
+}
+
+// parseBeginOptions returns the environment of the caller from the options of a method that begins
+// a run, nil if it is not among them.
+func parseBeginOptions(options map[string]dbus.Variant) (caller []string, err error) {
+	for name, v := range options {
 		switch {
 		case name == "CallerEnvironment":
 			if err := store(v, &caller); err != nil {
@@ -72,7 +81,7 @@ func begin(ctx context.Context, s *Server, id string, args []any) ([]any, error)
 			return nil, newError(dbusapi.InvalidArgs, fmt.Sprintf("unknown option %.64q", name))
 		}
 	}
-	return nil, s.sup.Begin(ctx, id, args[0].(string), caller)
+	return caller, nil
 }
 
 func stop(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
@@ -105,14 +114,27 @@ func remove(ctx context.Context, s *Server, id string, args []any) ([]any, error
 }
 
 func sendInput(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	text, flags := args[0].(string), args[1].(uint64)
-	if flags&^(dbusapi.InputEnter|dbusapi.InputIfWaiting|dbusapi.InputResume) != 0 {
-		return nil, newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
+	return nil, s.sendText(ctx, id, args[0].(string), args[1].(uint64), nil)
+}
+
+// sendInputEx implements SendInputEx: sendInput with further options.
+func sendInputEx(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	caller, err := parseBeginOptions(args[2].(map[string]dbus.Variant))
+	if err != nil {
+		return nil, err
 	}
-	return nil, s.sup.Send(ctx, id, text, supervisor.Input{
-		Enter:     flags&dbusapi.InputEnter != 0,
-		IfWaiting: flags&dbusapi.InputIfWaiting != 0,
-		Resume:    flags&dbusapi.InputResume != 0,
+	return nil, s.sendText(ctx, id, args[0].(string), args[1].(uint64), caller)
+}
+
+func (s *Server) sendText(ctx context.Context, id, text string, flags uint64, caller []string) error {
+	if flags&^(dbusapi.InputEnter|dbusapi.InputIfWaiting|dbusapi.InputResume) != 0 {
+		return newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
+	}
+	return s.sup.Send(ctx, id, text, supervisor.Input{
+		Enter:             flags&dbusapi.InputEnter != 0,
+		IfWaiting:         flags&dbusapi.InputIfWaiting != 0,
+		Resume:            flags&dbusapi.InputResume != 0,
+		CallerEnvironment: caller,
 	})
 }
 
@@ -139,6 +161,7 @@ var managerHandlers = map[string]handler{
 	"ArchiveSession":   onManager(archive),
 	"RemoveSession":    onManager(remove),
 	"SendInput":        onManager(sendInput),
+	"SendInputEx":      onManager(sendInputEx),
 	"ReportActivity":   reportActivity,
 	"Clean":            clean,
 	"Reload":           reload,

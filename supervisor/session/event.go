@@ -24,14 +24,14 @@ type Event interface {
 // changed.
 func (s *Session) Apply(e Event) (changed bool) {
 	run, archived, workspace := s.Run, s.Archived, s.WorkspaceInode
-	seen, prompted, conversation := s.Seen, s.Prompted, s.ConversationID
+	seen, prompted, unsent, conversation := s.Seen, s.Prompted, s.Unsent, s.ConversationID
 	var before Run
 	if run != nil {
 		before = *run
 	}
 	e.apply(s)
 	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace ||
-		s.Seen != seen || s.Prompted != prompted || s.ConversationID != conversation
+		s.Seen != seen || s.Prompted != prompted || s.Unsent != unsent || s.ConversationID != conversation
 }
 
 // RunBegun begins a new run. The caller has checked that the run before it is over.
@@ -164,6 +164,7 @@ func (e RunBegun) apply(s *Session) {
 		return
 	}
 	suspended := s.View().State == Suspended
+	s.discardUnsent(e.Resumed)
 	if s.Run != nil {
 		past := *s.Run
 		past.Reported, past.Acknowledged, past.Answered, past.Superseded = Report{}, Seqs{}, Seqs{}, 0
@@ -274,7 +275,9 @@ func (e AgentExited) apply(s *Session) {
 	}
 	status := e.Status
 	r.Exit = &status
-	s.Prompted = s.Prompted || status.Prompted
+	if status.Prompted {
+		Prompted{Run: status.RunID}.apply(s)
+	}
 	if r.Started.IsZero() && status.Code != exitstatus.NotStarted {
 		r.Started = status.Started
 	}

@@ -126,6 +126,9 @@ func (s *Session) explainState() []Evidence {
 	if !s.Archived.IsZero() {
 		add("user", s.Archived, "archived")
 	}
+	if s.Unsent != "" {
+		add("corrald", time.Time{}, "a text that could not be sent is typed once the session is resumed")
+	}
 	slices.SortStableFunc(all, func(a, b Evidence) int { return a.At.Compare(b.At) })
 	return all
 }

@@ -10,9 +10,29 @@ type Prompted struct {
 
 func (e Prompted) apply(s *Session) {
 	if s.run(e.Run) != nil {
-		s.Prompted = true
+		s.Prompted, s.Unsent = true, ""
 	}
 }
+
+// TextKept records a text that was to be sent to the agent of a run that could not be started. An
+// empty text discards the one that was kept.
+type TextKept struct {
+	Text string
+}
+
+func (e TextKept) apply(s *Session) { s.Unsent = e.Text }
+
+// discardUnsent is called when a run begins. It discards the text that was kept if the run begins
+// another conversation, or if it is unknown whether the agent of the last run was given it.
+func (s *Session) discardUnsent(resumed bool) {
+	if !resumed || s.Run != nil && canHavePrompt(*s.Run) {
+		s.Unsent = ""
+	}
+}
+
+// canHavePrompt reports whether the agent of a run that has ended can have been given a prompt
+// without a record of that: its shim was killed.
+func canHavePrompt(r Run) bool { return r.Exit == nil && r.StartError == "" }
 
 // GivesPrompt reports whether the agent of a run that begins now is given the session's prompt. A
 // fresh run is given it; a resumed one continues an earlier conversation, and is given it only if
@@ -26,6 +46,5 @@ func (s *Session) GivesPrompt(resumed bool) bool {
 	case !resumed:
 		return true
 	}
-	canHavePrompt := func(r Run) bool { return r.Exit == nil && r.StartError == "" }
 	return !s.Prompted && (s.Run == nil || !canHavePrompt(*s.Run)) && !slices.ContainsFunc(s.Past, canHavePrompt)
 }

@@ -63,6 +63,9 @@ type Session struct {
 	// Prompted reports that an agent of this session was given the Prompt, or a part of it. Source:
 	// the shim.
 	Prompted bool `json:"prompted,omitempty"`
+	// Unsent is a text that was to be sent to an agent which could not be started. The agent of the
+	// next run is given it, with the Prompt if it is given that too, if it continues the conversation.
+	Unsent string `json:"unsent,omitempty"`
 
 	NRuns uint32 `json:"n_runs"`
 	Run   *Run   `json:"run,omitempty"`  // the current run, or the last one

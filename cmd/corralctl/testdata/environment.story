@@ -52,3 +52,18 @@ corralctl: cannot run "no-such-program": command "no-such-program" not found in 
 # Every id can be used: the names of Corral's own files are not valid ids.
 $ mkdir ../login && cd ../login && corralctl run -- sleep 1000
 Started session login (app-corral-command-login.scope).
+
+# send --resume passes the environment of the caller on. A text for an agent that could not be started
+# is kept, and typed once.
+$ mkdir ~/opt && printf '#!/bin/sh\nstty -echo; echo reads; exec cat\n' >~/opt/reader && chmod +x ~/opt/reader && PATH=$PATH:~/opt corralctl run -q --id far -- reader && corralctl suspend far && corralctl send --resume far 'first text'
+corralctl: cannot start "far": command "reader" not found in PATH=…/usr/local/bin:/usr/bin:/bin (the text is kept, and typed once the session is resumed)
+hint: corralctl why --environment far
+[exit 1]
+
+$ corralctl why far | grep -o 'a text.*'; PATH=$PATH:~/opt corralctl send --resume far 'second text' && until corralctl peek far | grep -q '^second'; do :; done; corralctl peek far; corralctl why far | grep -c 'a text'
+a text that could not be sent is typed once the session is resumed
+reads
+first text
+second text
+0
+[exit 1]

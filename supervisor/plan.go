@@ -83,6 +83,7 @@ func (e *entry) plan(resumed bool) Plan {
 			TitleWorking:  status.TitleWorking,
 			TitleBlocked:  status.TitleBlocked,
 			SetupPattern:  status.SetupPattern,
+			ClearKeys:     strings.Join(def.ClearKeys, " "),
 			ReadyTimeout:  status.ReadyTimeout,
 			Session:       rec.ID,
 			Program:       programName(rec.Agent, command),

@@ -70,6 +70,7 @@ type inputQueue struct {
 	pendingAnswers int // answers to status queries that the agent has not got yet: see writeAnswers
 	count          int // complete and incomplete texts
 	queued         int // their bytes
+	line           inputLine
 }
 
 // add queues the text of an Input message. If the text is rejected it returns the reason and
@@ -316,6 +317,7 @@ func (s *shim) readPane() {
 	}
 	if q.pending = q.keys[:n]; isUserInput(q.pending) {
 		s.lastTyped = time.Now()
+		q.line.typed(q.pending, int(s.log.sizes.columns))
 	}
 }
 
@@ -368,10 +370,14 @@ func (s *shim) writeText(t *text) bool {
 	}
 	switch t.stage {
 	case textQueued:
+		if s.clearInputLine(t) {
+			return true
+		}
 		mode, err := unix.IoctlGetTermios(s.inner.slave, unix.TCGETS)
 		if err != nil {
 			mode = saneSettings()
 		}
+		s.input.line.added(t.mem[:t.n])
 		t.prepare(s.scanner.modes.paste && !s.isAnswer(t), mode)
 	case textWriting:
 		b := t.next()
@@ -398,6 +404,9 @@ func (s *shim) writeText(t *text) bool {
 	case textWritten:
 		if t.enter && s.writeTyped(enterKey) == 0 {
 			return false
+		}
+		if t.enter {
+			s.input.line.entered(int(s.log.sizes.columns))
 		}
 		s.finishText(t, "")
 	}

@@ -107,6 +107,12 @@ func (s *shim) writeKeys(t *text) bool {
 		return len(k.unwritten) == 0
 	}
 	if k.next == len(k.names) {
+		if t.from == nil { // the text for which it clears the input line must be read separately
+			if at := s.keyTime(t, nil, now); at.After(now) {
+				s.timers.set(timerInput, at)
+				return false
+			}
+		}
 		s.finishText(t, "")
 		return true
 	}
@@ -134,6 +140,9 @@ func (s *shim) writeKeys(t *text) bool {
 		}
 	}
 	k.next++
+	if t.from != nil {
+		s.input.line.typed(sends, int(s.log.sizes.columns))
+	}
 	k.lastByte = sends[len(sends)-1]
 	if k.typed++; k.lastByte < ' ' || k.lastByte == 0x7f || sends[0] == charEscape {
 		k.typed = 0

@@ -169,6 +169,34 @@ func TestSend_WaitsForEndOfTurn(t *testing.T) {
 	assert.FileExists(t, s.workspace+"/y")
 }
 
+// TestSend_ReplacesAnInterruptedPrompt interrupts a turn before the model has replied, which makes
+// some agents put its prompt back into their input line, and sends another one.
+func TestSend_ReplacesAnInterruptedPrompt(t *testing.T) {
+	for _, m := range []behaviour{claude, codex, copilot, gemini, opencode, qwen} {
+		t.Run(m.agent, func(t *testing.T) {
+			f := newFixture(t)
+			s := f.run(m.agent, "shop", "--prompt", "hello")
+			_, mark := s.becomes(0, "idle (turn-ended)")
+			for n, text := range []string{"HOLD: one", "HOLD: two\nwith\n\nmore lines", "HOLD: " + strings.Repeat("long ", 60)} {
+				s.send(text)
+				_, mark = s.becomes(mark, "working")
+				f.asked(strings.TrimSpace(text), 1)
+				if m.agent == "copilot" { // it reports no interruption
+					s.press("Escape", "Escape")
+					s.rests()
+				} else {
+					s.until(mark, "Escape", func(c change) bool { return c.activity == "idle" })
+				}
+				next := fmt.Sprintf("next %d", n)
+				mark = s.mark()
+				s.send(next)
+				f.asked(next, 1)
+				_, mark = s.becomes(mark, "idle (turn-ended)")
+			}
+		})
+	}
+}
+
 // TestConversation_IsSeparateForEachSession runs two sessions of an agent in one directory, which
 // keep their own conversations after both are killed and resumed.
 func TestConversation_IsSeparateForEachSession(t *testing.T) {

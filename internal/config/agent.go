@@ -86,6 +86,7 @@ type Agent struct {
 	TmuxConfig    string        // TmuxConfig=, as in Config; "" for the value there
 	ApproveKeys   []string      // ApproveKeys=: tmux names of the keys that grant a permission; nil if unknown
 	DenyKeys      []string      // DenyKeys=: of the keys that deny it
+	ClearKeys     []string      // ClearKeys=: of the keys that delete a row of the input line; nil for none
 	Status        Status        // [Status]
 	Properties    []string      // [Scope]: unit properties NAME=VALUE, as written and in order
 	Source        string        // path of the agent's own file, "" if there is none
@@ -244,6 +245,7 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.TmuxConfig":      parser(&agent.TmuxConfig, "", tmuxConfig),
 		"Agent.ApproveKeys":     parser(&agent.ApproveKeys, nil, keyNames),
 		"Agent.DenyKeys":        parser(&agent.DenyKeys, nil, keyNames),
+		"Agent.ClearKeys":       parser(&agent.ClearKeys, nil, keyNames),
 
 		"Environment.Set":             l.list(&agent.Environment, checkVariable, replaceVariable),
 		"Environment.Unset":           l.list(&agent.UnsetEnvironment, checkName, addNew),

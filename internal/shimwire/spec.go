@@ -48,6 +48,10 @@ type Spec struct {
 	// none.
 	SetupPattern string
 
+	// Keys, by tmux's names and separated by blanks, that delete one row of the agent's input line and
+	// the line break before it; "" for none.
+	ClearKeys string
+
 	// How long after output to look for SetupPattern on the screen of an agent that has sent no status
 	// report.
 	ReadyTimeout time.Duration
@@ -75,6 +79,7 @@ const (
 	specWorking       = 'W'
 	specBlocked       = 'B'
 	specSetup         = 'S'
+	specClear         = 'C'
 	specTimeout       = 'T'
 	specSession       = 'I'
 	specProgram       = 'P'
@@ -101,7 +106,7 @@ func (s *Spec) Append(b []byte) []byte {
 	b = appendNumber(b, specIdleAfter, int64(s.IdleAfter))
 	texts := s.texts()
 	for _, tag := range []byte{
-		specPrompt, specNotify, specReady, specWorking, specBlocked, specSetup, specSession, specProgram,
+		specPrompt, specNotify, specReady, specWorking, specBlocked, specSetup, specClear, specSession, specProgram,
 	} {
 		if text := *texts[tag]; text != "" {
 			b = appendString(b, tag, text)
@@ -174,6 +179,7 @@ func (s *Spec) texts() map[byte]*string {
 		specWorking:  &s.TitleWorking,
 		specBlocked:  &s.TitleBlocked,
 		specSetup:    &s.SetupPattern,
+		specClear:    &s.ClearKeys,
 		specSession:  &s.Session,
 		specProgram:  &s.Program,
 	}

@@ -82,8 +82,8 @@ var attentionTexts = map[string]string{
 	word.Failed: word.Failed, word.Completed: word.Completed,
 	word.Stale: "lost its terminal", word.Orphaned: "workspace missing",
 	word.Permission: "asks for permission", word.Question: "has a question",
-	word.Auth: "needs a login", word.Setup: "needs setup", word.TurnEnded: "turn ended",
-	word.Error: "shows an error", word.Bell: "rang the bell",
+	word.Auth: "needs a login", word.Blocked: "cannot continue", word.Setup: "needs setup",
+	word.TurnEnded: "turn ended", word.Error: "shows an error", word.Bell: "rang the bell",
 }
 
 // describeAttention returns why the session needs attention, for example "failed, exit 3".

@@ -126,6 +126,11 @@ func TestPolicy_NoticeOfOneSession(t *testing.T) {
 			n: askingSession("shop", "question", "", testStart), settings: withKeys,
 			title: "shop: has a question", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply",
 		},
+		"blocked without a reason": {
+			n: askingSession("shop", "blocked", "touch the key", testStart), settings: withKeys,
+			title: "shop: cannot continue", body: "touch the key\n/srv/shop", urgency: Normal,
+			actions: "open log inline-reply",
+		},
 		"turn ended": {
 			n:     askingSession("shop", "turn-ended", "", testStart),
 			title: "shop: turn ended", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply",

@@ -39,6 +39,7 @@ const (
 	Permission = "permission"
 	Question   = "question"
 	Auth       = "auth"
+	Blocked    = "blocked" // the agent cannot continue without a person, and has not reported why
 	Setup      = "setup"
 	TurnEnded  = "turn-ended"
 	Error      = "error" // also a value of the Lifecycle property
@@ -46,7 +47,7 @@ const (
 )
 
 // Reasons are the reasons for attention that an agent can report. Corral determines the others.
-var Reasons = []string{Permission, Question, Auth, Setup, TurnEnded, Error}
+var Reasons = []string{Permission, Question, Auth, Blocked, Setup, TurnEnded, Error}
 
 // The values of the Lifecycle property, besides Suspended, Archived and Error.
 const Active = "active"

@@ -67,9 +67,10 @@ type inputQueue struct {
 	keys           [4096]byte
 	pending        []byte // the part of keys that was not written yet
 	texts          []*text
-	pendingAnswers int // answers to status queries that the agent has not got yet: see writeAnswers
-	count          int // complete and incomplete texts
-	queued         int // their bytes
+	pendingAnswers int    // answers to status queries that the agent has not got yet: see writeAnswers
+	answer         []byte // their form, which is that of the last query
+	count          int    // complete and incomplete texts
+	queued         int    // their bytes
 	line           inputLine
 }
 
@@ -291,7 +292,7 @@ func (s *shim) writeInput() bool {
 		q.pending = q.pending[s.writeMaster(q.pending):]
 	case q.pendingAnswers > 0 && !q.isWriting():
 		q.pendingAnswers--
-		q.pending = statusAnswer
+		q.pending = q.answer
 	default:
 		if t := s.nextText(); t != nil {
 			return s.writeText(t)
@@ -332,6 +333,15 @@ func (q *inputQueue) isWriting() bool {
 
 // maxPendingAnswers limits the pending answers to an agent that keeps asking without reading.
 const maxPendingAnswers = 16
+
+// addAnswer adds an answer to a status query, which may have been terminated by a bell.
+func (q *inputQueue) addAnswer(isEndedByBell bool) {
+	q.answer = statusAnswer
+	if isEndedByBell {
+		q.answer = statusAnswerBell
+	}
+	q.pendingAnswers = min(q.pendingAnswers+1, maxPendingAnswers)
+}
 
 // writeAnswers writes the pending answers to status queries, as far as the agent's terminal accepts
 // them. They must precede everything that tmux sends from now on: an agent sends a second query

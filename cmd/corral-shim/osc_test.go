@@ -34,7 +34,7 @@ for i in range(%d):
     got = b""
     while not (b"\x1b[?" in got and got.endswith(b"c") and b"7501" in got):
         got += os.read(0, 4096)
-    if got.index(b"\x1b]7501;?\x1b\\") < got.index(b"\x1b[?"): early += 1
+    if got.index(ask[:-3]) < got.index(b"\x1b[?"): early += 1
     else: late += 1
 os.write(os.open("new", os.O_WRONLY | os.O_CREAT, 0o600), b"%%d early, %%d late" %% (early, late))
 os.rename("new", "result")
@@ -94,6 +94,7 @@ func TestOSC_CommandsBecomeStatusReports(t *testing.T) {
 		{"wrapped for tmux", "\x1bPtmux;\x1b\x1b]7501;state=done\a\x1b\\", status{"osc7501", "idle", "turn-ended", ""}},
 		{"cleared", "\x1b]7501;state=clear\a", status{"osc7501", "", "", ""}},
 		{"blocked again", "\x1b]7501;state=blocked:kind=auth\a", status{"osc7501", "waiting", "auth", ""}},
+		{"blocked without a kind", "\x1b]7501;state=blocked\a", status{"osc7501", "waiting", "blocked", ""}},
 		{"reset", "\x1bc", status{"osc7501", "", "", ""}},
 		{"iTerm's notification", "\x1b]9;build is done\a", status{"bell", "", "bell", "build is done"}},
 		{"urxvt's notification", "\x1b]777;notify;Gemini;needs you\a", status{"bell", "", "bell", "Gemini: needs you"}},

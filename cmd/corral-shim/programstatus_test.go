@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -31,8 +32,8 @@ func TestParseStatus(t *testing.T) {
 			"blocked", "state=blocked:kind=permission:app=claude:msg=" + encoded("approve Bash: touch y"),
 			statusRecord{state: "blocked", kind: "permission", text: "approve Bash: touch y"},
 		},
-		{"blocked without a kind", "state=blocked", statusRecord{state: "blocked", kind: "question"}},
-		{"blocked with an unknown kind", "state=blocked:kind=weather", statusRecord{state: "blocked", kind: "question"}},
+		{"blocked without a kind", "state=blocked", statusRecord{state: "blocked"}},
+		{"blocked with an unknown kind", "state=blocked:kind=weather", statusRecord{state: "blocked"}},
 		{"a kind of another state", "state=error:kind=auth", statusRecord{state: "error"}},
 		{"a title without a message", "state=done:title=" + encoded("Tests"), statusRecord{state: "done", text: "Tests"}},
 		{
@@ -41,32 +42,60 @@ func TestParseStatus(t *testing.T) {
 		},
 		{"a key twice", "state=idle:state=working", statusRecord{state: "working"}},
 		{"unknown keys and malformed pairs", "version=3:state=idle::=:x:UPPER=1:a b=c", statusRecord{state: "idle"}},
+		{
+			"blanks around keys and values", " state = blocked :\tkind=auth\t: id = a/b ",
+			statusRecord{id: "a/b", state: "blocked", kind: "auth"},
+		},
+		{"a key of 16 bytes", "state=idle:" + strings.Repeat("k", 16) + "=1", statusRecord{state: "idle"}},
+		{"a long pair without a value", "state=idle:" + strings.Repeat("k", 17), statusRecord{state: "idle"}},
+		{"an application name of 32 bytes", "state=idle:app=" + strings.Repeat("a", 32), statusRecord{state: "idle"}},
+		{"an application name with invalid characters", "state=idle:app=a/b", statusRecord{state: "idle"}},
+		{
+			"an empty message and a title", "state=done:msg=:title=" + encoded("Tests"),
+			statusRecord{state: "done", text: "Tests"},
+		},
+		{
+			"the longest ID", "state=idle:id=" + strings.Repeat("abcdefghijklmno/", 7) + "abcdefghijklmnop",
+			statusRecord{id: strings.Repeat("abcdefghijklmno/", 7) + "abcdefghijklmnop", state: "idle"},
+		},
 		{"a part", "state=working:id=agents/review.2", statusRecord{id: "agents/review.2", state: "working"}},
 		{"padding left out", "state=done:msg=aGk", statusRecord{state: "done", text: "hi"}},
 		{"invalid base64", "state=blocked:kind=auth:msg=a=b=", statusRecord{state: "blocked", kind: "auth"}},
-		{"invalid characters in a value", "state=blocked:msg=\x01\x02", statusRecord{state: "blocked", kind: "question"}},
+		{"invalid characters in a value", "state=blocked:msg=\x01\x02", statusRecord{state: "blocked"}},
 		{
 			"a text of escape sequences", "state=blocked:msg=" + encoded("\x1b]0;pwned\a\x1b[2J\nok?\x00"),
-			statusRecord{state: "blocked", kind: "question", text: "]0;pwned [2J ok?"},
+			statusRecord{state: "blocked", text: "]0;pwned [2J ok?"},
 		},
 		{
 			"a text that is not UTF-8", "state=blocked:msg=" + encoded("a\xff\xfeb"),
-			statusRecord{state: "blocked", kind: "question", text: "a\uFFFDb"},
+			statusRecord{state: "blocked", text: "a\uFFFDb"},
 		},
 		{
 			"a text with a bidirectional override", "state=blocked:msg=" + encoded("rm \u202efdp.txt"),
-			statusRecord{state: "blocked", kind: "question", text: "rm fdp.txt"},
+			statusRecord{state: "blocked", text: "rm fdp.txt"},
+		},
+		{
+			"a title with invisible characters", "state=done:title=" + encoded("\u2066a\u200bb\u00ad\ufeffc\u2069"),
+			statusRecord{state: "done", text: "abc"},
 		},
 	} {
 		got, ok := parseStatus([]byte(row.body))
 		assert.True(t, ok, row.name)
 		assert.Equal(t, row.want, got, row.name)
 	}
+}
+
+// TestParseStatus_DiscardsInvalidReports checks that a report whose ID is invalid does not change
+// the root, and that limits apply also to a pair that a later one replaces.
+func TestParseStatus_DiscardsInvalidReports(t *testing.T) {
 	for _, body := range []string{
-		"", ":", "state", "state=", "state=sleeping", "id=a", "state=idle:id=",
-		"state=idle:id=/", "state=idle:id=a//b", "state=idle:id=a,b", "state=idle:id=" + strings.Repeat("x", 33),
-		"state=idle:id=" + strings.Repeat("a/", 8) + "a",
+		"", ":", "state", "state=", "state=sleeping", "state=IDLE", "STATE=idle", "id=a", "state=idle:id=",
+		"state=idle:id=/", "state=idle:id=a//b", "state=idle:id=a/", "state=idle:id=a,b",
+		"state=clear:id=a!", "state=clear:id=a b", "state=clear:id=a//b:id=a",
+		"state=idle:id=" + strings.Repeat("x", 33), "state=idle:id=" + strings.Repeat("a/", 8) + "a",
 		"state=idle:id=" + strings.Repeat(strings.Repeat("x", 31)+"/", 4) + "x",
+		"state=idle:" + strings.Repeat("k", 17) + "=1", "state=idle:" + strings.Repeat("K", 17) + "=!",
+		"state=idle:app=" + strings.Repeat("a", 33), "state=idle:app=" + strings.Repeat("a", 33) + ":app=b",
 	} {
 		_, ok := parseStatus([]byte(body))
 		assert.False(t, ok, "%q", body)
@@ -92,20 +121,33 @@ func TestStatusReport_DoesNotAllocateForFrequentUpdates(t *testing.T) {
 	assert.Equal(t, "working", s.reports[sourceOSC7501].activity)
 }
 
-func TestParseStatus_TruncatesLongMessages(t *testing.T) {
-	r, ok := parseStatus([]byte("state=blocked:msg=" + encoded(strings.Repeat("é", 1300))))
-	require.True(t, ok)
-	assert.LessOrEqual(t, len(r.text), shimwire.MaxText)
-	assert.Greater(t, len(r.text), shimwire.MaxText-8)
-	assert.True(t, utf8.ValidString(r.text))
+func TestParseStatus_TruncatesLongTexts(t *testing.T) {
+	for _, row := range []struct {
+		key, text string
+		want      int // bytes
+	}{
+		{"msg", strings.Repeat("x", maxStatusMessage), maxStatusMessage},
+		{"msg", strings.Repeat("é", 1300), maxStatusMessage},
+		{"msg", "x" + strings.Repeat("é", 1300), maxStatusMessage - 1},
+		{"title", strings.Repeat("x", maxStatusTitle), maxStatusTitle},
+		{"title", strings.Repeat("é", 100), maxStatusTitle},
+		{"title", "x" + strings.Repeat("é", 100), maxStatusTitle - 1},
+		{"title", strings.Repeat("漢", 100), maxStatusTitle},
+	} {
+		r, ok := parseStatus([]byte("state=blocked:" + row.key + "=" + encoded(row.text)))
+		require.True(t, ok)
+		assert.Len(t, r.text, row.want, "%s %.10q…", row.key, row.text)
+		assert.True(t, strings.HasPrefix(row.text, r.text))
+	}
 }
 
-// FuzzParseStatus checks that the text of an accepted report is valid and bounded, and that reports
-// written by a library are accepted.
+// FuzzParseStatus checks that what is accepted of a report is valid and bounded, that blanks around
+// it change nothing, and that reports written by a library are accepted.
 func FuzzParseStatus(f *testing.F) {
 	for _, seed := range []string{
 		"state=idle", "state=blocked:kind=permission:msg=aGk=", "?", "state=clear:id=a/b",
-		"state=done:title=/w==:msg=//8=",
+		"state=done:title=/w==:msg=//8=", " state = blocked :\tkind=auth : id = a ", "state=clear:id=a!:id=a",
+		"state=idle:aaaaaaaaaaaaaaaaa=1", "state=blocked:kind=x:app=a/b:progress=101", "state=done:msg=:title=aGk",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -115,8 +157,13 @@ func FuzzParseStatus(f *testing.F) {
 			assert.True(t, utf8.ValidString(r.text) && len(r.text) <= shimwire.MaxText)
 			assert.NotContains(t, r.text, "\x1b")
 			assert.NotContains(t, r.text, "\x00")
-			assert.LessOrEqual(t, len(r.id), maxStatusID)
+			assert.True(t, r.id == "" || isValidStatusID([]byte(r.id)))
+			assert.True(t, r.kind == "" || r.state == "blocked")
+			assert.Equal(t, shimwire.SanitizeLine(r.text), r.text)
 		}
+		padded, okPadded := parseStatus(bytes.ReplaceAll(body, []byte{':'}, []byte(" :\t")))
+		assert.Equal(t, r, padded)
+		assert.Equal(t, ok, okPadded)
 		sent := ansi.SetProgramStatus(ansi.ProgramStatus{
 			State: ansi.ProgramStateBlocked, Kind: ansi.ProgramStatusKindAuth, Message: string(body),
 		})
@@ -152,6 +199,10 @@ func TestProgramStatus_SummarizesRecords(t *testing.T) {
 		},
 		{"failed", []string{"state=error:msg=" + encoded("no network")}, agentStatus{"idle", "error", "no network"}},
 		{"blocked", []string{"state=blocked:kind=auth"}, agentStatus{"waiting", "auth", ""}},
+		{
+			"blocked without a kind", []string{"state=blocked:msg=" + encoded("touch the key")},
+			agentStatus{"waiting", "blocked", "touch the key"},
+		},
 		{"cleared", []string{"state=blocked", "state=clear"}, agentStatus{}},
 		{
 			"parts do not change the activity of the root",
@@ -172,7 +223,7 @@ func TestProgramStatus_SummarizesRecords(t *testing.T) {
 		},
 		{
 			"a part whose ID has the same prefix is cleared",
-			[]string{"state=working", "state=blocked:id=ab", "state=clear:id=a"}, agentStatus{"working", "question", ""},
+			[]string{"state=working", "state=blocked:id=ab", "state=clear:id=a"}, agentStatus{"working", "blocked", ""},
 		},
 		{"the root is done, a part is blocked", []string{"state=done", ask}, agentStatus{"idle", "permission", "may I?"}},
 		{"the root and a part are blocked", []string{"state=blocked:kind=auth", ask}, agentStatus{"waiting", "auth", ""}},
@@ -196,6 +247,19 @@ func TestProgramStatus_LimitsRecords(t *testing.T) {
 	assert.Equal(t, "999", p.records[0].id)
 }
 
+func TestProgramStatus_EvictsTheOldestRecord(t *testing.T) {
+	p := programStatusAfter("state=blocked:id=asks", "state=done:id=old")
+	for i := range maxStatusRecords - 2 {
+		p.update(statusRecord{id: fmt.Sprint(i), state: "working"})
+	}
+	p.update(statusRecord{id: "asks", state: "blocked"})
+	p.update(statusRecord{id: "new", state: "idle"})
+	has := func(id string) bool {
+		return slices.ContainsFunc(p.records, func(r statusRecord) bool { return r.id == id })
+	}
+	assert.True(t, has("asks") && has("0") && !has("old"))
+}
+
 func TestProgramStatus_ShellPromptClearsRecords(t *testing.T) {
 	for body, want := range map[string]agentStatus{
 		"state=working": {}, "state=blocked": {}, "state=idle": {},
@@ -204,5 +268,32 @@ func TestProgramStatus_ShellPromptClearsRecords(t *testing.T) {
 		p := programStatusAfter(body)
 		p.handleShellPrompt()
 		assert.Equal(t, want, p.agentStatus(), body)
+	}
+}
+
+// TestHandleProgramStatus_AnswersTheQuery checks what is a query, and that the answer has its
+// terminator.
+func TestHandleProgramStatus_AnswersTheQuery(t *testing.T) {
+	for output, want := range map[string]string{
+		"\x1b]7501;?\x1b\\":                   "\x1b]7501;?\x1b\\",
+		"\x1b]7501;?\a":                       "\x1b]7501;?\a",
+		"\x1b]7501; ?\t\x1b\\":                "\x1b]7501;?\x1b\\",
+		"\x1bPtmux;\x1b\x1b]7501;?\a\x1b\\":   "\x1b]7501;?\a",
+		"\x1b]7501;state=idle\a\x1b]7501;?\a": "\x1b]7501;?\a",
+		"\x1b]7501;??\a":                      "",
+		"\x1b]7501;?:state=idle\a":            "",
+		"\x1b]7501;\a":                        "",
+		"\x1b]7501\a":                         "",
+		"\x1b]75010;?\a":                      "",
+	} {
+		s := &shim{}
+		s.timers = &timers{fd: -1}
+		s.scanner.init(s.handleOSC, s.resetProgramStatus)
+		s.scanner.scan([]byte(output))
+		answer := ""
+		if s.input.pendingAnswers == 1 {
+			answer = string(s.input.answer)
+		}
+		assert.Equal(t, want, answer, "%q", output)
 	}
 }

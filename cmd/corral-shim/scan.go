@@ -23,8 +23,9 @@ type scanner struct {
 	parser    ecma48.Parser
 	isWrapped bool // inside a wrapper, whose content the parser reads
 
-	command     [maxCommand]byte // the content of a string: of an OSC, or the start of a possible wrapper
-	commandSize int              // greater than maxCommand if the string does not fit
+	command       [maxCommand]byte // the content of a string: of an OSC, or the start of a possible wrapper
+	commandSize   int              // greater than maxCommand if the string does not fit
+	isEndedByBell bool             // what onCommand is called with was terminated by a bell, not by ST
 
 	filter oscFilter
 
@@ -96,6 +97,7 @@ func (s *scanner) read(b []byte, hasBell bool) int {
 	case ecma48.StringPart:
 		return s.readString(b[:n])
 	case ecma48.StringEnd:
+		s.isEndedByBell = b[n-1] == charBell
 		s.endString()
 	case ecma48.StringAbort:
 		s.commandSize = 0

@@ -60,14 +60,15 @@ func (s *shim) handleShellMark(mark []byte) {
 	kind, _, _ := bytes.Cut(mark, []byte{';'})
 	switch string(kind) {
 	case "A":
-		s.programStatus.handleShellPrompt()
-		s.setStatus(sourceOSC7501, s.programStatus.agentStatus())
 		s.setStatus(sourceTitle, agentStatus{activity: word.Idle})
+		s.programStatus.handleShellPrompt()
 	case "C":
 		s.setStatus(sourceTitle, agentStatus{activity: word.Working})
+		s.programStatus.handleShellCommand()
 	case "D":
 		s.setStatus(sourceTitle, agentStatus{activity: word.Idle})
 	}
+	s.setStatus(sourceOSC7501, s.programStatus.agentStatus())
 }
 
 // kittyNotification is a notification of kitty's protocol, which may consist of several commands:

@@ -192,6 +192,15 @@ func (p *programStatus) handleShellPrompt() {
 	})
 }
 
+// handleShellCommand is called when a shell begins to execute a command. The user has seen by then
+// what the previous program has finished. The protocol leaves open when such records end; here they
+// would hide what the shell does until another program reports its status.
+func (p *programStatus) handleShellCommand() {
+	p.records = slices.DeleteFunc(p.records, func(r statusRecord) bool {
+		return r.state != statusWorking && r.state != statusBlocked
+	})
+}
+
 // agentStatus summarizes the records. The activity is that of the root, regardless of the parts;
 // without a root it is that of the most urgent record. If a part is blocked its reason and text are
 // added, unless the root itself is blocked or has failed.

@@ -260,14 +260,52 @@ func TestProgramStatus_EvictsTheOldestRecord(t *testing.T) {
 	assert.True(t, has("asks") && has("0") && !has("old"))
 }
 
-func TestProgramStatus_ShellPromptClearsRecords(t *testing.T) {
-	for body, want := range map[string]agentStatus{
-		"state=working": {}, "state=blocked": {}, "state=idle": {},
-		"state=done": {activity: "idle", reason: "turn-ended"}, "state=error": {activity: "idle", reason: "error"},
+// TestProgramStatus_ShellMarksEndRecords checks which records a shell's prompt leaves, and which
+// the next command of the shell does.
+func TestProgramStatus_ShellMarksEndRecords(t *testing.T) {
+	for _, row := range []struct {
+		body                   string
+		afterPrompt, atCommand agentStatus
+	}{
+		{"state=working", agentStatus{}, agentStatus{activity: "working"}},
+		{"state=blocked", agentStatus{}, agentStatus{activity: "waiting", reason: "blocked"}},
+		{"state=idle", agentStatus{}, agentStatus{}},
+		{"state=done", agentStatus{activity: "idle", reason: "turn-ended"}, agentStatus{}},
+		{"state=error:id=a", agentStatus{activity: "idle", reason: "error"}, agentStatus{}},
 	} {
-		p := programStatusAfter(body)
+		p := programStatusAfter(row.body)
 		p.handleShellPrompt()
-		assert.Equal(t, want, p.agentStatus(), body)
+		assert.Equal(t, row.afterPrompt, p.agentStatus(), row.body)
+		p = programStatusAfter(row.body)
+		p.handleShellCommand()
+		assert.Equal(t, row.atCommand, p.agentStatus(), row.body)
+	}
+}
+
+// TestHandleShellMark_EndsRecordsOfThePreviousProgram checks a shell that runs a program which
+// reports its status, and then one that does not.
+func TestHandleShellMark_EndsRecordsOfThePreviousProgram(t *testing.T) {
+	s := &shim{}
+	s.timers = &timers{fd: -1}
+	s.scanner.init(s.handleOSC, s.resetProgramStatus)
+	for _, row := range []struct {
+		name, output   string
+		osc7501, title agentStatus
+	}{
+		{
+			"the program works", "\x1b]133;C\a\x1b]7501;state=working:id=a\a\x1b]7501;state=working\a",
+			agentStatus{activity: "working"}, agentStatus{activity: "working"},
+		},
+		{"it was killed", "\x1b]133;D;137\a\x1b]133;A;k=i\a", agentStatus{}, agentStatus{activity: "idle"}},
+		{
+			"another one has finished", "\x1b]133;C\a\x1b]7501;state=done\a\x1b]133;D;0\a\x1b]133;A\a",
+			agentStatus{activity: "idle", reason: "turn-ended"}, agentStatus{activity: "idle"},
+		},
+		{"the next one reports nothing", "\x1b]133;C\a", agentStatus{}, agentStatus{activity: "working"}},
+	} {
+		s.scanner.scan([]byte(row.output))
+		got := [...]agentStatus{s.reports[sourceOSC7501].agentStatus, s.reports[sourceTitle].agentStatus}
+		assert.Equal(t, [...]agentStatus{row.osc7501, row.title}, got, row.name)
 	}
 }
 

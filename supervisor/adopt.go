@@ -152,6 +152,7 @@ func (e *entry) adoptRun(sc Scope) {
 	// In this order: if an agent has started and exited since the first exit.read, the second one
 	// finds its record.
 	hasPane := e.run.tmux.adopt()
+	e.run.reports.readLeft()
 	e.run.shim.connect()
 	e.run.reports.attached = e.loop.system.Terminals.IsAttached(e.target())
 	switch {

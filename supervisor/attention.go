@@ -9,6 +9,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/hookreport"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -36,40 +37,63 @@ type statusReports struct {
 // Report records a status report of a hook of the session's agent. Errors: NoSuchSession,
 // InvalidState, Invalid, OverLimit.
 func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
-	if err := r.check(); err != nil {
+	if err := r.normalize(); err != nil {
 		return err
-	}
-	r.Message = shimwire.SanitizeLine(r.Message)
-	if r.Activity == word.Waiting && r.Reason == "" {
-		r.Reason = word.Question
 	}
 	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Run.Ended() {
 			return nil, refuse(InvalidState, "session %q has no agent that could report: %s",
 				id, stateClause(e.rec.View().State))
 		}
-		status, changed := e.rec.NextReport(session.Report{
-			Activity: r.Activity, Reason: r.Reason, Message: r.Message,
-			At: time.Now(), Monotonic: s.loop.clocks.Monotonic(),
-		})
-		newConversation := s.loop.settings.conversationRules(e.rec).IsNew(r.ConversationID, e.run.openFileDetection.reported)
-		if !changed && !newConversation {
-			return nil, nil
-		}
-		if !e.run.reports.takeSlot(time.Now()) {
-			return nil, refuse(OverLimit, "session %q reports too often: "+
-				"at most %d reports at once, then one every %v", id, reportBurst, reportEvery)
-		}
-		if newConversation {
-			e.setConversation(r.ConversationID, session.Reported)
-			e.run.openFileDetection.reported = r.ConversationID
-		}
-		e.run.openFileDetection.detectIfDue(r.Activity, newConversation)
-		if changed {
-			e.apply(session.StatusReported{Run: e.rec.Run.ID, Source: session.FromReport, Report: status})
-		}
-		return e.whenPublished(), nil
+		return e.run.reports.reported(r, s.loop.now())
 	})
+}
+
+// reported records the report of a hook, which has the time at. It returns what to wait for, nil if
+// the report changes nothing. Errors: OverLimit.
+func (r *statusReports) reported(report Report, at session.Moment) (<-chan error, error) {
+	e := r.e
+	status, changed := e.rec.NextReport(session.Report{
+		Activity: report.Activity, Reason: report.Reason, Message: report.Message, At: at.At, Monotonic: at.Monotonic,
+	})
+	rules, conversation := e.loop.settings.conversationRules(e.rec), report.ConversationID
+	newConversation := rules.IsNew(conversation, e.run.openFileDetection.reported)
+	if !changed && !newConversation {
+		return nil, nil
+	}
+	if !r.takeSlot(time.Now()) {
+		return nil, refuse(OverLimit, "session %q reports too often: "+
+			"at most %d reports at once, then one every %v", e.rec.ID, reportBurst, reportEvery)
+	}
+	if newConversation {
+		e.setConversation(conversation, session.Reported)
+		e.run.openFileDetection.reported = conversation
+	}
+	e.run.openFileDetection.detectIfDue(report.Activity, newConversation)
+	if changed {
+		e.apply(session.StatusReported{Run: e.rec.Run.ID, Source: session.FromReport, Report: status})
+	}
+	return e.whenPublished(), nil
+}
+
+// readLeft records the report that a hook has left because no daemon answered in time. It is
+// ignored if it is invalid, or older than the last report: it may have been received after all.
+func (r *statusReports) readLeft() {
+	e := r.e
+	left, ok, err := hookreport.Take(e.loop.settings.runtimeDir(e.rec.ID))
+	report := Report{
+		Activity: left.Activity, Reason: left.Reason, Message: left.Message, ConversationID: left.ConversationID,
+	}
+	if ok {
+		err = report.normalize()
+	}
+	isOld := left.Monotonic <= e.rec.Run.Reported.Monotonic || left.Monotonic > e.loop.clocks.Monotonic()
+	if err == nil && ok && !isOld && !e.rec.Run.Ended() {
+		_, err = r.reported(report, session.Moment{At: left.At, Monotonic: left.Monotonic})
+	}
+	if err != nil && e.takeLogSlot("left report") {
+		e.loop.log.Warn("ignored the report that a hook has left", "session", e.rec.ID, "err", err)
+	}
 }
 
 // Misreported is called for a report of a process that does not belong to the session that it
@@ -139,8 +163,21 @@ func (s *Supervisor) AcknowledgeState(ctx context.Context, id string) error {
 // a message.
 const maxReportedText = 64 << 10
 
+// normalize makes the message printable and adds the reason for waiting. It returns an error if the
+// report is invalid. Errors: Invalid, OverLimit.
+func (r *Report) normalize() error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	r.Message = shimwire.SanitizeLine(r.Message)
+	if r.Activity == word.Waiting && r.Reason == "" {
+		r.Reason = word.Question
+	}
+	return nil
+}
+
 // check returns an error if the report is invalid. Errors: Invalid, OverLimit.
-func (r Report) check() error {
+func (r *Report) check() error {
 	switch {
 	case !slices.Contains(word.Activities, r.Activity):
 		return refuse(Invalid, "invalid activity %s: expected one of %s",
@@ -148,8 +185,8 @@ func (r Report) check() error {
 	case r.Reason != "" && !slices.Contains(word.Reasons, r.Reason):
 		return refuse(Invalid, "invalid Reason %s: expected one of %s",
 			brief(r.Reason), strings.Join(word.Reasons, ", "))
-	case r.Reason != "" && r.Activity == word.Working:
-		return refuse(Invalid, "invalid Reason %s: an agent that is working has no reason", brief(r.Reason))
+	case r.Reason != "" && r.Activity == word.Working && r.Reason != word.Error:
+		return refuse(Invalid, "invalid Reason %s: the only reason of an agent that is working is error", brief(r.Reason))
 	case len(r.Message) > maxReportedText:
 		return refuse(OverLimit, "Message is longer than %d bytes", maxReportedText)
 	case r.ConversationID != "" && !config.ValidConversationID(r.ConversationID):

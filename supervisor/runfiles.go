@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/hookreport"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/store"
@@ -78,6 +79,8 @@ func (f *runFiles) tryWatch() (err error) {
 			e.run.shim.connect()
 		case name == exitstatus.FileName:
 			e.run.exit.read()
+		case name == hookreport.FileName:
+			e.run.reports.readLeft()
 		}
 	})
 	if err != nil {

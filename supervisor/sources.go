@@ -30,6 +30,7 @@ func (e *entry) check() {
 		// terminal is acknowledged.
 		e.run.reports.updateAttached()
 		e.run.exit.read()
+		e.run.reports.readLeft()
 		e.run.shim.connect()
 		e.run.scope.check()
 	}

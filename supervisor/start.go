@@ -7,6 +7,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/internal/hookreport"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
@@ -149,6 +150,7 @@ func (s *runStart) startScope() {
 	}
 	e.effects.startAfterSave(func() {
 		failpoint.Hit("start.record-saved")
+		_, _, _ = hookreport.Take(plan.RuntimeDir) // of the last run
 		err := awaitResolution(e.loop.ctx, resolution, plan.Spec.Dir)
 		if err == nil {
 			err = s.proceed(run, resolution)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,9 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/hookreport"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/unitname"
 )
@@ -120,28 +123,49 @@ func isFromSession() bool {
 // starts.
 const sessionVariable = "CORRAL_SESSION"
 
-// reportActivity sends a report to corrald. It ignores that corrald is not running or too slow,
-// because the agent could not do anything about it. If conversation is not "", the report is sent
-// only if that is the session's conversation.
+// reportActivity sends a report to corrald, or leaves it for later if corrald is not running or too
+// slow. The agent could not do anything about that, so it is not an error. If conversation is not
+// "", the report is sent only if that is the session's conversation.
 func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation string) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	id := os.Getenv(sessionVariable)
 	bus, err := client.Connect(ctx)
 	if err != nil {
+		leaveReport(id, r, conversation)
 		return nil
 	}
 	c.client = bus
 	if conversation != "" {
-		session, err := bus.Session(ctx, os.Getenv(sessionVariable))
+		session, err := bus.Session(ctx, id)
 		if err != nil || session.ConversationId != conversation {
 			return nil
 		}
 	}
-	r.ExpectedSession = os.Getenv(sessionVariable)
-	if err := bus.ReportActivity(ctx, r); err != nil && !client.IsUnreachable(err) {
+	r.ExpectedSession = id
+	switch err := bus.ReportActivity(ctx, r); {
+	case client.IsUnreachable(err):
+		leaveReport(id, r, "")
+	case err != nil:
 		return &failure{code: exitFailed, message: "cannot report: " + err.Error()}
 	}
 	return nil
+}
+
+// leaveReport leaves a report for the daemon to read later, which does not answer now. A report for
+// one conversation only is dropped: which one is the session's is not known. So is one for another
+// session than that to which this process belongs. Errors are ignored, as those of the bus.
+func leaveReport(id string, r client.Report, conversation string) {
+	group, _ := proc.Cgroup(os.Getpid())
+	scope, _ := unitname.CutScope(filepath.Base(string(unitname.ScopeIn([]byte(group)))))
+	runtime := os.Getenv("XDG_RUNTIME_DIR")
+	if conversation != "" || !config.ValidName(id) || !strings.HasSuffix(scope, "-"+id) || !filepath.IsAbs(runtime) {
+		return
+	}
+	_ = hookreport.Write(filepath.Join(runtime, "corral", id), hookreport.Report{
+		Activity: r.Activity, Reason: r.Reason, Message: r.Message, ConversationID: r.ConversationID,
+		At: time.Now(), Monotonic: clock.Monotonic(),
+	})
 }
 
 // readInput reads what a hook receives. It returns nil if the input is too long or does not end in

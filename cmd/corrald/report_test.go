@@ -38,6 +38,44 @@ func TestReport_TranslatesHookPayloads(t *testing.T) {
 	assert.NoFileExists(t, d.dir+"/pwned")
 }
 
+// TestReport_IsKeptWhileNoDaemonAnswers: what an agent reports while the daemon is away, or hangs,
+// counts afterwards. A question that was answered meanwhile is over.
+func TestReport_IsKeptWhileNoDaemonAnswers(t *testing.T) {
+	for name, row := range map[string]struct{ before, meanwhile, activity, attention, message string }{
+		"a question was answered": {"waiting --reason=permission --message=May.I", "working", "working", "", ""},
+		"a turn has ended":        {"working", "idle --reason=turn-ended", "idle", "turn-ended", ""},
+		"a question was asked": {"working", "working; $ctl report waiting --message='Which $(port)?'",
+			"waiting", "question", "Which $(port)?"},
+	} {
+		for how, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				d := startDaemon(t)
+				pass, open := d.gate(t, "on")
+				s := d.run(t, "shop", "ctl="+testbed.Programs(t).Corralctl+"; $ctl report "+row.before+"; "+pass+
+					"; $ctl report "+row.meanwhile+"; touch "+d.dir+"/over; exec sleep 1000")
+				s.wait("the first report", func(p properties) bool {
+					return p.text("AttentionSource") == "report"
+				})
+				if signal == syscall.SIGKILL {
+					d.kill(signal)
+				} else {
+					require.NoError(t, d.process.Process.Signal(signal))
+				}
+				open()
+				testbed.WaitFile(t, d.dir+"/over", nil)
+				if signal == syscall.SIGKILL {
+					d.launch()
+				} else {
+					require.NoError(t, d.process.Process.Signal(syscall.SIGCONT))
+				}
+				p := s.wait("the last report", func(p properties) bool { return p.text("Activity") == row.activity })
+				assert.Equal(t, []string{row.attention, row.message}, []string{p.text("Attention"), p.text("AttentionMessage")})
+				assert.NoFileExists(t, d.runtimeDir("shop")+"/report")
+			})
+		}
+	}
+}
+
 // TestReport_FromAnotherSessionIsDropped checks that a report from a process of another session is
 // dropped and logged: an agent's background daemon may serve the conversations of other sessions,
 // with their environment.

@@ -11,13 +11,14 @@ import (
 )
 
 // requiresCaller contains the methods that are not carried out if the caller has left the bus:
-// those that start a run, or may do so, and those that type something. Such a call may have waited
-// for a long time, behind another call of the same session or because the daemon was stopped.
-// Meanwhile its caller may have given up, reported a failure, and called again.
+// those that start a run, or may do so, those that type something, and reports. Such a call may
+// have waited for a long time, behind another call of the same session or because the daemon was
+// stopped. Meanwhile its caller may have given up, reported a failure, and called again; corralctl
+// report has left its report in a file, which is in order with later ones.
 var requiresCaller = map[string]bool{
 	"CreateSession": true, "StartSession": true, "ResumeSession": true, "RestartSession": true, "BeginSession": true,
 	"ResumeAll": true, "SendInput": true, "SendInputEx": true, "SendKeys": true, "Approve": true, "Deny": true,
-	"Start": true, "Resume": true, "Restart": true,
+	"Start": true, "Resume": true, "Restart": true, "ReportActivity": true,
 }
 
 // checkCallerConnected returns an error if the call must not be carried out because its caller has

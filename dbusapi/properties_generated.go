@@ -108,8 +108,9 @@ type Session struct {
 	AttentionTimestamp uint64
 	// Whether a person has seen the request. Nobody is notified of it any more.
 	AttentionAcknowledged bool
-	// The status that the agent reports with STATUS= (sd_notify, of agents with Type=notify). It is
-	// never broadcast. Its changes are announced without the new value.
+	// That the agent is retrying something that has failed, with the cause in brackets; or the
+	// status that it reports with STATUS= (sd_notify, of agents with Type=notify). It is never
+	// broadcast. Its changes are announced without the new value.
 	StatusText string
 	// The agent's own id of its conversation, for ResumeCommand; empty if there is none or it is
 	// not known.

@@ -83,6 +83,7 @@ var attentionTexts = map[string]string{
 	word.Stale: "lost its terminal", word.Orphaned: "workspace missing",
 	word.Permission: "asks for permission", word.Question: "has a question",
 	word.Auth: "needs a login", word.Blocked: "cannot continue", word.Setup: "needs setup",
+	word.Limit:     "has reached a usage limit",
 	word.TurnEnded: "turn ended", word.Error: "shows an error", word.Bell: "rang the bell",
 }
 

@@ -322,15 +322,15 @@ func TestSend_AcceptsTheNextTextAfterTheResume(t *testing.T) {
 	})
 }
 
-// TestSend_KeepsTheTextOfAFailedStart: the agent of the next run is given it, unless that run begins
-// another conversation. A text that is sent again meanwhile is not kept twice.
+// TestSend_KeepsTheTextOfAFailedStart: the agent of the next run is given it, unless that run
+// begins another conversation. A text that is sent again meanwhile is not kept twice.
 func TestSend_KeepsTheTextOfAFailedStart(t *testing.T) {
 	send := Input{Enter: true, Resume: true, CallerEnvironment: []string{"PATH=/opt/agents"}}
 	for _, row := range []struct {
 		name   string
 		again  string // a text that is sent meanwhile, also in vain; "" for none
 		begin  func(*Supervisor, context.Context, string) error
-		prompt string // that the agent is given at last
+		prompt string // that the agent is given then
 	}{
 		{"it is resumed", "", (*Supervisor).Resume, "go on"},
 		{"it is sent again, and then resumed", "go on", (*Supervisor).Resume, "go on"},

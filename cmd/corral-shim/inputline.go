@@ -7,8 +7,8 @@ import (
 )
 
 // inputLine is what is known of an agent's input line. Some agents put the prompt of a turn that
-// was interrupted back into it, for the user to change. A text that is sent then has to replace that
-// prompt, or it would be appended to it.
+// was interrupted back into it, for the user to change. A text that is sent then has to replace
+// that prompt, or it would be appended to it.
 type inputLine struct {
 	edited      bool // something was typed since the last prompt was entered
 	interrupted bool // all that was typed since are keys that interrupt
@@ -48,15 +48,15 @@ func (l *inputLine) entered(cols int) {
 // maxClearedRows limits how many rows are deleted. Agents show a longer prompt as one word.
 const maxClearedRows = 200
 
-// clearingKeys returns the keys that delete a prompt which the agent may have put back: clear, the
+// clearingKeys returns the keys that delete a prompt which the agent may have put back: names, the
 // keys that delete one row and the line break before it, for each row and one more time. It returns
 // none if the agent was not interrupted. In an empty input line, the keys do nothing.
-func (l *inputLine) clearingKeys(clear []string) []string {
+func (l *inputLine) clearingKeys(names []string) []string {
 	if !l.interrupted || l.rows == 0 {
 		return nil
 	}
 	l.interrupted = false
-	return slices.Repeat(clear, min(l.rows, maxClearedRows)+1)
+	return slices.Repeat(names, min(l.rows, maxClearedRows)+1)
 }
 
 // clearInputLine is called before a text is written. If the agent was interrupted, it has the keys

@@ -88,7 +88,7 @@ func (s *shim) handleTimers() {
 		timerRedraw:   s.resize,
 		timerReport:   func() { s.sendReports(now) },
 		timerPrompt:   func() { s.tryPrompt(now) },
-		timerSetup:    func() { s.checkSetup(now) },
+		timerScreen:   func() { s.checkScreen(now) },
 	} {
 		if due&(1<<id) != 0 {
 			act()
@@ -224,7 +224,7 @@ func (s *shim) join(c *conn, tty int, tmux string) {
 func (s *shim) setSize(size *unix.Winsize) {
 	_ = unix.IoctlSetWinsize(s.inner.master, unix.TIOCSWINSZ, size)
 	s.log.sizes.setSize(size)
-	if s.setupDetector != nil {
-		s.setupDetector.screen.resize(int(size.Row), int(size.Col))
+	if s.screenStatus != nil {
+		s.screenStatus.screen.resize(int(size.Row), int(size.Col))
 	}
 }

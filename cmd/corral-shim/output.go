@@ -92,8 +92,8 @@ func (s *shim) processOutput(fresh []byte) {
 		return
 	}
 	s.log.write(fresh)
-	if s.setupDetector != nil {
-		s.setupDetector.screen.write(fresh)
+	if s.screenStatus != nil {
+		s.screenStatus.screen.write(fresh)
 	}
 	o := &s.out
 	piece := o.end - len(fresh) - o.held
@@ -103,7 +103,7 @@ func (s *shim) processOutput(fresh []byte) {
 	if s.scanner.hasBell {
 		s.handleBell()
 	}
-	s.scheduleSetupCheck()
+	s.scheduleScreenCheck()
 	s.tryPrompt(s.lastOutput)
 }
 

@@ -82,7 +82,7 @@ const (
 	timerRedraw          // a new pane shows the agent: restore the terminal's true size
 	timerReport          // the rate limit permits the next report
 	timerPrompt          // the agent may be ready for its prompt
-	timerSetup           // the screen is to be searched for a setup dialog
+	timerScreen          // the screen is to be searched
 	timerCount
 )
 

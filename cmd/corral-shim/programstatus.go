@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -72,7 +73,10 @@ var statusKinds = []string{word.Permission, word.Question, word.Auth}
 // report: the protocol would discard the whole report, and then the user would not learn that an
 // agent waits. A report that the root works or is idle allocates no memory, because programs may
 // send it very often.
-func parseStatus(body []byte) (r statusRecord, ok bool) {
+//
+// A program that works with a message that matches background, unless that is nil, has finished its
+// turn: only what it has started in the background continues.
+func parseStatus(body []byte, background *regexp.Regexp) (r statusRecord, ok bool) {
 	var title, message []byte
 	for pair := range bytes.SplitSeq(body, []byte{':'}) {
 		key, value, found := bytes.Cut(pair, []byte{'='})
@@ -106,6 +110,10 @@ func parseStatus(body []byte) (r statusRecord, ok bool) {
 	}
 	if r.state != statusBlocked {
 		r.kind = ""
+	}
+	if r.state == statusWorking && background != nil && message != nil &&
+		background.MatchString(decodeStatusText(message, maxStatusMessage)) {
+		r.state = statusDone
 	}
 	// The text of a working or idle program is ignored: it would wake the daemon with each line of
 	// progress of a busy agent.
@@ -249,7 +257,7 @@ func (s *shim) handleProgramStatus(body []byte) {
 		s.input.addAnswer(s.scanner.isEndedByBell)
 		return
 	}
-	if r, ok := parseStatus(body); ok {
+	if r, ok := parseStatus(body, s.background); ok {
 		s.programStatus.update(r)
 		s.setStatus(sourceOSC7501, s.programStatus.agentStatus())
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestParseStatus(t *testing.T) {
 			statusRecord{state: "done", text: "abc"},
 		},
 	} {
-		got, ok := parseStatus([]byte(row.body))
+		got, ok := parseStatus([]byte(row.body), nil)
 		assert.True(t, ok, row.name)
 		assert.Equal(t, row.want, got, row.name)
 	}
@@ -87,6 +88,21 @@ func TestParseStatus(t *testing.T) {
 
 // TestParseStatus_DiscardsInvalidReports checks that a report whose ID is invalid does not change
 // the root, and that limits apply also to a pair that a later one replaces.
+// TestParseStatus_EndsTurnsWithBackgroundWork: the message shows that the turn has ended.
+func TestParseStatus_EndsTurnsWithBackgroundWork(t *testing.T) {
+	background := regexp.MustCompile("still running$")
+	for body, want := range map[string]statusRecord{
+		"state=working:msg=" + encoded("1 shell still running"): {state: "done", text: "1 shell still running"},
+		"state=working:msg=" + encoded("runs the tests"):        {state: "working"},
+		"state=working": {state: "working"},
+		"state=idle:msg=" + encoded("1 shell still running"): {state: "idle"},
+	} {
+		r, ok := parseStatus([]byte(body), background)
+		assert.True(t, ok)
+		assert.Equal(t, want, r, body)
+	}
+}
+
 func TestParseStatus_DiscardsInvalidReports(t *testing.T) {
 	for _, body := range []string{
 		"", ":", "state", "state=", "state=sleeping", "state=IDLE", "STATE=idle", "id=a", "state=idle:id=",
@@ -97,7 +113,7 @@ func TestParseStatus_DiscardsInvalidReports(t *testing.T) {
 		"state=idle:" + strings.Repeat("k", 17) + "=1", "state=idle:" + strings.Repeat("K", 17) + "=!",
 		"state=idle:app=" + strings.Repeat("a", 33), "state=idle:app=" + strings.Repeat("a", 33) + ":app=b",
 	} {
-		_, ok := parseStatus([]byte(body))
+		_, ok := parseStatus([]byte(body), nil)
 		assert.False(t, ok, "%q", body)
 	}
 }
@@ -134,7 +150,7 @@ func TestParseStatus_TruncatesLongTexts(t *testing.T) {
 		{"title", "x" + strings.Repeat("é", 100), maxStatusTitle - 1},
 		{"title", strings.Repeat("漢", 100), maxStatusTitle},
 	} {
-		r, ok := parseStatus([]byte("state=blocked:" + row.key + "=" + encoded(row.text)))
+		r, ok := parseStatus([]byte("state=blocked:"+row.key+"="+encoded(row.text)), nil)
 		require.True(t, ok)
 		assert.Len(t, r.text, row.want, "%s %.10q…", row.key, row.text)
 		assert.True(t, strings.HasPrefix(row.text, r.text))
@@ -152,7 +168,7 @@ func FuzzParseStatus(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, ok := parseStatus(body)
+		r, ok := parseStatus(body, nil)
 		if ok {
 			assert.True(t, utf8.ValidString(r.text) && len(r.text) <= shimwire.MaxText)
 			assert.NotContains(t, r.text, "\x1b")
@@ -161,13 +177,13 @@ func FuzzParseStatus(f *testing.F) {
 			assert.True(t, r.kind == "" || r.state == "blocked")
 			assert.Equal(t, shimwire.SanitizeLine(r.text), r.text)
 		}
-		padded, okPadded := parseStatus(bytes.ReplaceAll(body, []byte{':'}, []byte(" :\t")))
+		padded, okPadded := parseStatus(bytes.ReplaceAll(body, []byte{':'}, []byte(" :\t")), nil)
 		assert.Equal(t, r, padded)
 		assert.Equal(t, ok, okPadded)
 		sent := ansi.SetProgramStatus(ansi.ProgramStatus{
 			State: ansi.ProgramStateBlocked, Kind: ansi.ProgramStatusKindAuth, Message: string(body),
 		})
-		again, ok := parseStatus([]byte(strings.TrimSuffix(strings.TrimPrefix(sent, "\x1b]7501;"), "\a")))
+		again, ok := parseStatus([]byte(strings.TrimSuffix(strings.TrimPrefix(sent, "\x1b]7501;"), "\a")), nil)
 		assert.True(t, ok)
 		assert.Equal(t, "auth", again.kind)
 	})
@@ -177,7 +193,7 @@ func FuzzParseStatus(f *testing.F) {
 func programStatusAfter(bodies ...string) *programStatus {
 	p := &programStatus{}
 	for _, body := range bodies {
-		if r, ok := parseStatus([]byte(body)); ok {
+		if r, ok := parseStatus([]byte(body), nil); ok {
 			p.update(r)
 		}
 	}

@@ -85,7 +85,7 @@ func (s *shim) tryPrompt(now time.Time) {
 		return
 	}
 	// Enter would answer the dialog. tryPrompt is called again when the screen changes.
-	if _, asks := s.setupDetector.matchingLine(); asks {
+	if s.screenStatus.showsSetup() {
 		s.timers.clear(timerPrompt)
 		p.deadline = now.Add(promptTimeout)
 		return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -61,8 +62,9 @@ type shim struct {
 	lastBell      time.Time // when the bell last rang
 	reports       [sourceCount]report
 	programStatus programStatus
+	background    *regexp.Regexp // nil if no OSC 7501 message shows that a turn has ended
 	titleStatus   titleStatus
-	setupDetector *setupDetector // nil once detection has ended
+	screenStatus  *screenStatus // nil if the definition has no pattern that applies
 	kitty         kittyNotification
 	bellText      string // text of the terminal notification in the output that is being processed
 	lastSeq       uint32 // of the last report, or change of activity
@@ -214,7 +216,8 @@ func (s *shim) start() error {
 		printError("cannot publish the socket: " + err.Error())
 	}
 	s.titleStatus = newTitleStatus(&s.spec)
-	s.startSetupDetection()
+	s.background = compilePattern(s.spec.BackgroundPattern)
+	s.watchScreen()
 	s.preparePrompt()
 	s.spec.Env, s.spec.Args = nil, nil
 	return nil

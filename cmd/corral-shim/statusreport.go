@@ -60,7 +60,7 @@ func (s *shim) reportStatus(source int, status agentStatus) {
 	s.lastSeq++
 	s.reports[source] = report{agentStatus: status, since: now, seq: s.lastSeq}
 	if isExplicit(source, status) {
-		s.stopSetupDetection()
+		s.endSetup()
 	}
 	s.sendReports(now)
 	s.tryPrompt(now)

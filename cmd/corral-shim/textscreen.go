@@ -13,6 +13,7 @@ type textScreen struct {
 	rows, cols int
 	cells      []rune // row by row; 0 is a blank cell
 	row, col   int
+	top, end   int // the rows that scroll: from top to before end
 	savedRow   int
 	savedCol   int
 
@@ -26,7 +27,7 @@ const maxSide = 500
 
 func newTextScreen(rows, cols int) textScreen {
 	t := textScreen{rows: min(max(rows, 1), maxSide), cols: min(max(cols, 1), maxSide)}
-	t.cells = make([]rune, t.rows*t.cols)
+	t.cells, t.end = make([]rune, t.rows*t.cols), t.rows
 	return t
 }
 
@@ -37,7 +38,7 @@ func (t *textScreen) resize(rows, cols int) {
 	for row := range min(t.rows, next.rows) {
 		copy(next.cells[row*next.cols:(row+1)*next.cols], t.cells[row*t.cols:(row+1)*t.cols])
 	}
-	t.rows, t.cols, t.cells = next.rows, next.cols, next.cells
+	t.rows, t.cols, t.cells, t.top, t.end = next.rows, next.cols, next.cells, next.top, next.end
 	t.moveTo(t.row, t.col)
 }
 
@@ -95,11 +96,21 @@ func (t *textScreen) handleEscape(c byte) {
 	case 'D', 'E':
 		t.nextRow()
 	case 'M':
-		t.moveTo(t.row-1, t.col)
+		if t.row == t.top {
+			t.scroll(t.top, -1)
+		} else {
+			t.moveTo(t.row-1, t.col)
+		}
 	case 'c':
-		t.clear(0, len(t.cells))
-		t.moveTo(0, 0)
+		t.reset()
 	}
+}
+
+// reset makes the screen blank.
+func (t *textScreen) reset() {
+	t.top, t.end = 0, t.rows
+	t.clear(0, len(t.cells))
+	t.moveTo(0, 0)
 }
 
 // writeByte reads a byte of a character and writes the character once it is complete.
@@ -126,14 +137,45 @@ func (t *textScreen) writeByte(c byte) {
 	t.col++
 }
 
-// nextRow moves to the next row, and scrolls if there is none.
+// nextRow moves to the next row. At the end of the rows that scroll, it scrolls.
 func (t *textScreen) nextRow() {
-	if t.row++; t.row < t.rows {
+	if t.row+1 == t.end {
+		t.scroll(t.top, 1)
+	} else {
+		t.row = min(t.row+1, t.rows-1)
+	}
+}
+
+// scroll moves the rows from the given one to the end of those that scroll up by n rows, or down if
+// n is negative. Rows that become free are blank.
+func (t *textScreen) scroll(from, n int) {
+	if from < t.top || from >= t.end {
 		return
 	}
-	t.row = t.rows - 1
-	copy(t.cells, t.cells[t.cols:])
-	t.clear(t.row*t.cols, len(t.cells))
+	cells := t.cells[from*t.cols : t.end*t.cols]
+	moved := min(max(n, -n)*t.cols, len(cells))
+	if n > 0 {
+		copy(cells, cells[moved:])
+		clear(cells[len(cells)-moved:])
+	} else {
+		copy(cells[moved:], cells)
+		clear(cells[:moved])
+	}
+}
+
+// shift moves the rest of the row from the cursor on by n cells to the right, or to the left if n
+// is negative. Cells that become free are blank.
+func (t *textScreen) shift(n int) {
+	begin := t.row*t.cols + min(t.col, t.cols-1)
+	cells := t.cells[begin : (t.row+1)*t.cols]
+	moved := min(max(n, -n), len(cells))
+	if n > 0 {
+		copy(cells[moved:], cells)
+		clear(cells[:moved])
+	} else {
+		copy(cells, cells[moved:])
+		clear(cells[len(cells)-moved:])
+	}
 }
 
 func (t *textScreen) moveTo(row, col int) {
@@ -145,8 +187,7 @@ func (t *textScreen) clear(from, to int) { clear(t.cells[max(from, 0):min(to, le
 // handleMode handles the switch to another screen, which is blank.
 func (t *textScreen) handleMode(params ecma48.Params, final byte) {
 	if mode := params.At(0); (final == 'h' || final == 'l') && (mode == 1049 || mode == 1047 || mode == 47) {
-		t.clear(0, len(t.cells))
-		t.moveTo(0, 0)
+		t.reset()
 	}
 }
 
@@ -178,8 +219,35 @@ func (t *textScreen) handleControl(params ecma48.Params, final byte) {
 		t.erase(first, here, 0, len(t.cells))
 	case 'K':
 		t.erase(first, here, begin, begin+t.cols)
+	case 'L':
+		t.scroll(t.row, -count)
+	case 'M':
+		t.scroll(t.row, count)
+	case 'S':
+		t.scroll(t.top, count)
+	case 'T':
+		t.scroll(t.top, -count)
+	case '@':
+		t.shift(count)
+	case 'P':
+		t.shift(-count)
+	case 'r':
+		t.setScrolledRows(first, params.At(1))
 	case 'X':
 		t.clear(here, min(here+count, begin+t.cols))
+	}
+}
+
+// setScrolledRows sets the first and the last of the rows that scroll, counted from 1; 0 is the
+// first, or the last, of the screen. An empty range is ignored (DECSTBM).
+func (t *textScreen) setScrolledRows(first, last int) {
+	first, last = max(first, 1), min(last, t.rows)
+	if last == 0 {
+		last = t.rows
+	}
+	if first < last {
+		t.top, t.end = first-1, last
+		t.moveTo(0, 0)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -78,7 +79,26 @@ func waitingReport(reason, message string) (client.Report, bool) {
 	return client.Report{Activity: word.Waiting, Reason: reason, Message: message}, true
 }
 func errorReport(message string) (client.Report, bool) {
-	return client.Report{Activity: word.Idle, Reason: word.Error, Message: message}, true
+	return client.Report{Activity: word.Idle, Reason: word.Error, Message: plainError(message)}, true
+}
+
+// retryReport is for an error after which the agent tries again, or may do so.
+func retryReport(message string) (client.Report, bool) {
+	return client.Report{Activity: word.Working, Reason: word.Error, Message: plainError(message)}, true
+}
+
+// plainError returns an error for a person. Agents pass on the JSON in which a model's interface
+// reports an error, possibly after a text of their own.
+func plainError(text string) string {
+	begin := strings.IndexByte(text, '{')
+	if begin < 0 {
+		return text
+	}
+	e, ok := parseHookEvent([]byte(text[begin:]))
+	if message := cmp.Or(e.text("message"), e.object("error").text("message")); ok && message != "" {
+		return text[:begin] + message
+	}
+	return text
 }
 
 // claudeHook is for Claude Code, and for Qwen Code, whose hooks are derived from it.
@@ -89,7 +109,7 @@ func claudeHook(event string, e hookEvent) (client.Report, bool) {
 			return workingReport()
 		}
 		return idleReport()
-	case "UserPromptSubmit", "PostToolUse":
+	case "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PermissionDenied", "ElicitationResult":
 		return workingReport()
 	case "PermissionRequest":
 		return claudePermissionRequest(e)
@@ -98,11 +118,24 @@ func claudeHook(event string, e hookEvent) (client.Report, bool) {
 	case "Stop":
 		return turnEndedReport()
 	case "StopFailure":
-		return errorReport(e.text("error_details", "error", "message")) // error is a category
+		return claudeFailure(e)
 	case "SessionEnd":
 		return idleReport()
 	}
 	return client.Report{}, false
+}
+
+// claudeFailure is for a turn that has failed. The field error has the kind of failure.
+func claudeFailure(e hookEvent) (client.Report, bool) {
+	r, ok := errorReport(e.text("error_details", "last_assistant_message", "error", "message"))
+	switch e.text("error") {
+	case "rate_limit", "billing_error":
+		r.Reason = word.Limit
+	case "authentication_failed", "oauth_org_not_allowed", "account_on_hold", "verification_required",
+		"cloud_credential_error":
+		r.Reason = word.Auth
+	}
+	return r, ok
 }
 
 // claudePermissionRequest is for a tool that needs the user's permission, or that asks the user a
@@ -170,16 +203,17 @@ func copilotHook(event string, e hookEvent) (client.Report, bool) {
 		return idleReport()
 	case "userPromptSubmitted", "postToolUse":
 		return workingReport()
-	case "permissionRequest":
-		return waitingReport(word.Permission, e.toolRequest("toolName", "toolInput"))
-	case "notification": // for permissions too, but permissionRequest has more detail
-		if e.text("notification_type") == "elicitation_dialog" {
+	case "notification": // permissionRequest is sent for what needs no permission, too
+		switch e.text("notification_type") {
+		case "permission_prompt":
+			return waitingReport(word.Permission, e.text("message"))
+		case "elicitation_dialog":
 			return waitingReport(word.Question, e.text("message"))
 		}
 	case "agentStop":
 		return turnEndedReport()
-	case "errorOccurred":
-		return errorReport(e.object("error").text("message"))
+	case "errorOccurred": // for each attempt; its last one looks the same
+		return retryReport(e.object("error").text("message"))
 	}
 	return client.Report{}, false
 }
@@ -191,10 +225,14 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 	case "session.created":
 		r, ok = idleReport()
 	case "session.status":
-		if p.object("status").text("type") == "idle" { // session.idle is sent as well
+		switch status := p.object("status"); status.text("type") {
+		case "idle": // session.idle is sent as well
 			return r, false
+		case "retry":
+			r, ok = retryReport(status.text("message"))
+		default:
+			r, ok = workingReport()
 		}
-		r, ok = workingReport()
 	case "permission.replied", "question.replied":
 		r, ok = workingReport()
 	case "permission.asked":

@@ -84,6 +84,9 @@ func extraFacts(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 	if n.AttentionMessage != "" {
 		add("AttentionMessage", n.AttentionMessage)
 	}
+	if n.StatusText != "" {
+		add("StatusText", n.StatusText)
+	}
 	if n.AttentionAcknowledged {
 		add("AttentionAcknowledged", true)
 	}

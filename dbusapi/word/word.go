@@ -41,13 +41,14 @@ const (
 	Auth       = "auth"
 	Blocked    = "blocked" // the agent cannot continue without a person, and has not reported why
 	Setup      = "setup"
+	Limit      = "limit" // the agent has reached a usage limit
 	TurnEnded  = "turn-ended"
 	Error      = "error" // also a value of the Lifecycle property
 	Bell       = "bell"  // also a source
 )
 
 // Reasons are the reasons for attention that an agent can report. Corral determines the others.
-var Reasons = []string{Permission, Question, Auth, Blocked, Setup, TurnEnded, Error}
+var Reasons = []string{Permission, Question, Auth, Blocked, Setup, Limit, TurnEnded, Error}
 
 // The values of the Lifecycle property, besides Suspended, Archived and Error.
 const Active = "active"

@@ -25,6 +25,14 @@ type behaviour struct {
 	message string   // expected part of AttentionMessage when it asks to touch a file y
 }
 
+// interrupt returns the keys that interrupt a turn.
+func (m behaviour) interrupt() []string {
+	if m.agent == "copilot" {
+		return []string{"Escape", "Escape"}
+	}
+	return []string{"Escape"}
+}
+
 var (
 	claude = behaviour{"claude", "Do you want to proceed?", []string{"Enter"}, "osc7501", "permission", "touch y"}
 	codex  = behaviour{
@@ -129,18 +137,14 @@ func (s *subject) approve(m behaviour) int {
 // changes.
 func (s *subject) interrupted(mark int, m behaviour) int {
 	s.t.Helper()
-	if m.agent == "copilot" { // it does not report interruptions
-		return mark
-	}
 	defer s.model.Release(s.id)
 	s.send("HOLD: " + s.id)
 	s.asked("HOLD: "+s.id, 1)
 	_, mark = s.becomes(mark, "working")
 	for begin := time.Now(); ; { // it may ignore keys for a moment
-		s.press("Escape")
+		s.press(m.interrupt()...)
 		if s.soon(mark, func(c change) bool { return c.activity == "idle" }) {
 			s.rests()
-			s.press("C-u") // some agents put the prompt back into the input line
 			return s.mark()
 		}
 		require.Less(s.t, time.Since(begin), timeout, "session %s is not published as interrupted\n%s", s.id, s.look())

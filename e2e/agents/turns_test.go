@@ -55,13 +55,13 @@ func TestStatus_ReportsEveryTurn(t *testing.T) {
 		case 2:
 			s.turn(mark, n, "RUN: touch n%d")
 			_, at := s.becomes(mark, "waiting (permission)")
-			s.until(at, "Escape", func(c change) bool { return c.activity == "idle" })
+			s.until(at, claude.interrupt(), func(c change) bool { return c.activity == "idle" })
 			want = []string{"working", "waiting (permission)", "idle"}
 		case 3:
 			s.send(fmt.Sprintf("HOLD: h%d", n))
 			_, at := s.becomes(mark, "working")
 			f.asked(fmt.Sprintf("HOLD: h%d", n), 1)
-			s.until(at, "Escape", func(c change) bool { return c.activity == "idle" })
+			s.until(at, claude.interrupt(), func(c change) bool { return c.activity == "idle" })
 			want = []string{"working", "idle"}
 			s.asksAgain(fmt.Sprintf("HOLD: h%d", n))
 		}
@@ -112,15 +112,15 @@ func (s *subject) asksAgain(text string) {
 	testbed.Poll(s.t, "it is not any more", func() bool { return line() != text })
 }
 
-// until presses a key repeatedly until a change that matches is published.
-func (s *subject) until(mark int, key string, is func(change) bool) {
+// until presses keys repeatedly until a change that matches is published.
+func (s *subject) until(mark int, keys []string, is func(change) bool) {
 	s.t.Helper()
 	for begin := time.Now(); ; {
-		s.press(key)
+		s.press(keys...)
 		if s.soon(mark, is) {
 			return
 		}
-		require.Less(s.t, time.Since(begin), 30*time.Second, "session %s does not take %s\n%s", s.id, key, s.look())
+		require.Less(s.t, time.Since(begin), 30*time.Second, "session %s does not take %q\n%s", s.id, keys, s.look())
 	}
 }
 
@@ -181,12 +181,7 @@ func TestSend_ReplacesAnInterruptedPrompt(t *testing.T) {
 				s.send(text)
 				_, mark = s.becomes(mark, "working")
 				f.asked(strings.TrimSpace(text), 1)
-				if m.agent == "copilot" { // it reports no interruption
-					s.press("Escape", "Escape")
-					s.rests()
-				} else {
-					s.until(mark, "Escape", func(c change) bool { return c.activity == "idle" })
-				}
+				s.until(mark, m.interrupt(), func(c change) bool { return c.activity == "idle" })
 				next := fmt.Sprintf("next %d", n)
 				mark = s.mark()
 				s.send(next)
@@ -195,6 +190,41 @@ func TestSend_ReplacesAnInterruptedPrompt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCopilot_ReportsWhatHasNoHook covers what Copilot CLI has no hook for, or one that reports too
+// little: a second dialog directly after the first, a denial, an interruption, and whether it tries
+// again after an error.
+func TestCopilot_ReportsWhatHasNoHook(t *testing.T) {
+	f := newFixture(t)
+	s := f.run("copilot", "shop", "--prompt", "hello")
+	_, mark := s.becomes(0, "idle (turn-ended)")
+	isIdle := func(c change) bool { return c.activity == "idle" }
+
+	s.send("RUN: touch /etc/outside")
+	_, mark = s.becomes(mark, "waiting (permission)")
+	assert.Contains(t, s.is("running").AttentionMessage, "/etc/outside")
+	s.shows("Allow path access")
+	s.until(mark, []string{"1"}, func(c change) bool { return c.activity != "waiting" })
+	published, mark := s.becomes(mark, "waiting (permission)")
+	shown := s.shows("Do you want to run this command?")
+	t.Logf("the second dialog is published %v after it is on the screen", published.at.Sub(shown).Round(time.Millisecond))
+	s.until(mark, []string{"Escape"}, isIdle)
+	assert.NoFileExists(t, "/etc/outside")
+
+	mark = s.mark()
+	s.send("HOLD: forever")
+	_, mark = s.becomes(mark, "working")
+	f.asked("HOLD: forever", 1)
+	s.until(mark, copilot.interrupt(), isIdle)
+
+	mark = s.mark()
+	s.send("FAIL: 529 2")
+	s.await("retrying", func(now client.Session) bool { return now.StatusText == "retrying (The model has no time)" })
+	_, at := s.becomes(mark, "idle (turn-ended)")
+	changes, _, _ := s.since(mark)
+	assert.Equal(t, []string{"working", "idle (turn-ended)"}, []string{changes[0].String(), changes[at-mark-1].String()})
+	assert.Len(t, changes, 2, "an error that is tried again is not published: %v", changes)
 }
 
 // TestConversation_IsSeparateForEachSession runs two sessions of an agent in one directory, which
@@ -296,6 +326,65 @@ func TestAttention_ReportsModelFailure(t *testing.T) {
 			_, mark := s.becomes(0, "idle (turn-ended)")
 			s.send("FAIL: 400")
 			_, _ = s.becomes(mark, "idle (error)")
+		})
+	}
+}
+
+// TestAttention_ReportsUsageLimit lets the model reach a usage limit: some agents ask in a dialog
+// how to continue.
+func TestAttention_ReportsUsageLimit(t *testing.T) {
+	const twoHours, threeDays = "LIMIT: 7200", "LIMIT: 259200"
+	for _, row := range []struct{ agent, prompt, status, message, shows string }{
+		{"claude", twoHours, "idle (limit)", "You've hit your 5-hour limit · resets ", "Usage limit reached"},
+		{"claude", threeDays, "waiting (limit)", "You've hit your weekly limit · resets ", "Stop and wait for limit"},
+		{"gemini", twoHours, "waiting (limit)", "Access resets at ", "1. Keep trying"},
+	} {
+		t.Run(row.agent+" "+row.prompt, func(t *testing.T) {
+			f := newFixture(t)
+			options := []string{"--prompt", "hello"}
+			if row.agent == "claude" { // with a subscription
+				options = append(options, "-E", "CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-none", "-E", "ANTHROPIC_AUTH_TOKEN=")
+			}
+			s := f.run(row.agent, "shop", options...)
+			_, mark := s.becomes(0, "idle (turn-ended)")
+			s.send(row.prompt)
+			shown := s.shows(row.shows)
+			published, _ := s.becomes(mark, row.status)
+			t.Logf("published %v after it is on the screen", published.at.Sub(shown).Round(time.Millisecond))
+			assert.Contains(t, s.is("running").AttentionMessage, row.message)
+		})
+	}
+}
+
+// TestAttention_EndsTurnsWithABackgroundShell: a turn has ended although a command that it has
+// started in the background is still running.
+func TestAttention_EndsTurnsWithABackgroundShell(t *testing.T) {
+	f := newFixture(t)
+	s := f.run("claude", "shop", "--prompt", "hello")
+	_, mark := s.becomes(0, "idle (turn-ended)")
+	s.send(`TOOL: Bash {"command":"sleep 1000","run_in_background":true,"description":"waits"}`)
+	_, mark = s.becomes(mark, "working")
+	_, _ = s.becomes(mark, "idle (turn-ended)")
+	assert.Equal(t, "1 shell still running", s.is("running").AttentionMessage)
+}
+
+// TestRetry_IsShown lets requests fail until they succeed: that the agents try again is not an
+// error.
+func TestRetry_IsShown(t *testing.T) {
+	for agent, prompt := range map[string]string{
+		"claude": "FAIL: 529 4", "codex": "FAIL: 529 7", "opencode": "FAIL: 529 4", // Codex repeats four times silently
+	} {
+		t.Run(agent, func(t *testing.T) {
+			f := newFixture(t)
+			s := f.run(agent, "shop", "--prompt", "hello")
+			_, mark := s.becomes(0, "idle (turn-ended)")
+			s.send(prompt)
+			s.await("retrying", func(now client.Session) bool { return strings.HasPrefix(now.StatusText, "retrying (") })
+			_, _ = s.becomes(mark, "idle (turn-ended)")
+			changes, _, _ := s.since(mark)
+			for _, c := range changes {
+				assert.Contains(t, []string{"working", "idle", "idle (turn-ended)"}, c.String(), "%v", changes)
+			}
 		})
 	}
 }

@@ -252,12 +252,16 @@ func (l *agentLoader) newParsers() parsers {
 		"Environment.EnvironmentFile": l.addEnvironmentFile,
 		"Environment.LoginShell":      parser(&agent.LoginShell, nil, yesOrNo),
 
-		"Status.Sources":         l.setSources,
-		"Status.TitleReady":      parser(&status.TitleReady, "", pattern),
-		"Status.TitleWorking":    parser(&status.TitleWorking, "", pattern),
-		"Status.TitleBlocked":    parser(&status.TitleBlocked, "", pattern),
-		"Status.SetupPattern":    parser(&status.SetupPattern, "", pattern),
-		"Status.ReadyTimeoutSec": parser(&status.ReadyTimeout, defaultReadyTimeout, finiteSpan),
+		"Status.Sources":           l.setSources,
+		"Status.TitleReady":        parser(&status.TitleReady, "", pattern),
+		"Status.TitleWorking":      parser(&status.TitleWorking, "", pattern),
+		"Status.TitleBlocked":      parser(&status.TitleBlocked, "", pattern),
+		"Status.SetupPattern":      parser(&status.SetupPattern, "", pattern),
+		"Status.LimitPattern":      parser(&status.LimitPattern, "", pattern),
+		"Status.IdlePattern":       parser(&status.IdlePattern, "", pattern),
+		"Status.RetryPattern":      parser(&status.RetryPattern, "", pattern),
+		"Status.BackgroundPattern": parser(&status.BackgroundPattern, "", pattern),
+		"Status.ReadyTimeoutSec":   parser(&status.ReadyTimeout, defaultReadyTimeout, finiteSpan),
 	}
 	if agent.Name == CommandAgent {
 		all["Agent.Command"] = func(assignment) error {

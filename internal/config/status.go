@@ -19,7 +19,17 @@ type Status struct {
 	// SetupPattern=: regular expression for a screen line that asks for something before the agent can
 	// start; "" for none
 	SetupPattern string
-	// ReadyTimeoutSec=: how long after output the screen is searched for SetupPattern
+	// LimitPattern=: for a dialog on the screen about a usage limit; "" for none
+	LimitPattern string
+	// IdlePattern=: for the last line of the screen of an agent that has nothing to do; "" for none
+	IdlePattern string
+	// RetryPattern=: for a screen line that shows that the agent tries again after a failure; ""
+	// for none
+	RetryPattern string
+	// BackgroundPattern=: for the OSC 7501 message of an agent that reports that it works, although it
+	// has finished its turn; "" for none
+	BackgroundPattern string
+	// ReadyTimeoutSec=: how long after output the screen is searched for these patterns
 	ReadyTimeout time.Duration
 }
 

@@ -48,12 +48,22 @@ type Spec struct {
 	// none.
 	SetupPattern string
 
+	// Regular expressions of a dialog on the screen about a usage limit, and of the last line of the
+	// screen while the agent has nothing to do; "" for none.
+	LimitPattern string
+	IdlePattern  string
+
+	// Regular expressions of a screen line with which the agent shows that it tries again after a
+	// failure, and of the message with which an agent that reports that it works has finished its
+	// turn; "" for none.
+	RetryPattern      string
+	BackgroundPattern string
+
 	// Keys, by tmux's names and separated by blanks, that delete one row of the agent's input line and
 	// the line break before it; "" for none.
 	ClearKeys string
 
-	// How long after output to look for SetupPattern on the screen of an agent that has sent no status
-	// report.
+	// How long after output to search the screen.
 	ReadyTimeout time.Duration
 
 	// ID of the session and name of the agent's program, for the line that is shown in the pane after
@@ -80,6 +90,10 @@ const (
 	specBlocked       = 'B'
 	specSetup         = 'S'
 	specClear         = 'C'
+	specLimit         = 'U'
+	specIdle          = 'O'
+	specRetry         = 'Y'
+	specBackground    = 'G'
 	specTimeout       = 'T'
 	specSession       = 'I'
 	specProgram       = 'P'
@@ -106,7 +120,8 @@ func (s *Spec) Append(b []byte) []byte {
 	b = appendNumber(b, specIdleAfter, int64(s.IdleAfter))
 	texts := s.texts()
 	for _, tag := range []byte{
-		specPrompt, specNotify, specReady, specWorking, specBlocked, specSetup, specClear, specSession, specProgram,
+		specPrompt, specNotify, specReady, specWorking, specBlocked, specSetup, specLimit, specIdle,
+		specRetry, specBackground, specClear, specSession, specProgram,
 	} {
 		if text := *texts[tag]; text != "" {
 			b = appendString(b, tag, text)
@@ -169,18 +184,22 @@ func ParseSpec(b []byte) (Spec, error) {
 // texts returns the fields that are strings, by their tags.
 func (s *Spec) texts() map[byte]*string {
 	return map[byte]*string{
-		specRunID:    &s.RunID,
-		specDir:      &s.Dir,
-		specStateDir: &s.StateDir,
-		specSocket:   &s.Socket,
-		specPrompt:   &s.Prompt,
-		specNotify:   &s.Notify,
-		specReady:    &s.TitleReady,
-		specWorking:  &s.TitleWorking,
-		specBlocked:  &s.TitleBlocked,
-		specSetup:    &s.SetupPattern,
-		specClear:    &s.ClearKeys,
-		specSession:  &s.Session,
-		specProgram:  &s.Program,
+		specRunID:      &s.RunID,
+		specDir:        &s.Dir,
+		specStateDir:   &s.StateDir,
+		specSocket:     &s.Socket,
+		specPrompt:     &s.Prompt,
+		specNotify:     &s.Notify,
+		specReady:      &s.TitleReady,
+		specWorking:    &s.TitleWorking,
+		specBlocked:    &s.TitleBlocked,
+		specSetup:      &s.SetupPattern,
+		specLimit:      &s.LimitPattern,
+		specIdle:       &s.IdlePattern,
+		specRetry:      &s.RetryPattern,
+		specBackground: &s.BackgroundPattern,
+		specClear:      &s.ClearKeys,
+		specSession:    &s.Session,
+		specProgram:    &s.Program,
 	}
 }

@@ -8,11 +8,18 @@ import (
 	"github.com/corrald/corral/dbusapi/word"
 )
 
-// StatusText returns the text that the agent sends as STATUS= (sd_notify(3)), "" if the agent is
-// not alive.
+// StatusText returns that the agent retries what has failed or, if it does not, the text that it
+// sends as STATUS= (sd_notify(3)). It returns "" if the agent is not alive.
 func (s *Session) StatusText() string {
 	if !s.Run.AgentAlive() {
 		return ""
+	}
+	_, decider, _ := s.decidingReport()
+	screen, _ := s.received.from(FromScreen)
+	for _, report := range []Report{decider, screen} {
+		if report.isRetrying() && decider.Activity == word.Working {
+			return "retrying" + inParentheses(report.Message)
+		}
 	}
 	report, _ := s.received.from(FromNotify)
 	return report.Message
@@ -55,7 +62,19 @@ func (s *Session) isResolved(source Source, report Report) bool {
 		return false
 	}
 	return *s.Run.Answered.of(source) >= report.Seq || source == FromBell && s.isAcknowledged(source, report) ||
-		s.isSuperseded(source, report)
+		s.isSuperseded(source, report) || s.isOver(source, report)
+}
+
+// isOver reports whether the screen has shown since the report of a hook that the agent has nothing
+// to do: it was interrupted or denied something, which not every agent has a hook for.
+func (s *Session) isOver(source Source, report Report) bool {
+	screen, _ := s.received.from(FromScreen)
+	if source != FromReport || screen.Activity != word.Idle || report.Activity == word.Idle {
+		return false
+	}
+	output, _ := s.received.from(FromOutput)
+	isSilent := report.Activity == word.Working && output.Activity == word.Idle // so the report has come late
+	return isSilent || screen.Monotonic > report.Monotonic
 }
 
 // isSuperseded reports whether a stronger source has reported, after the request of this report,
@@ -71,11 +90,20 @@ func (s *Session) isSuperseded(source Source, report Report) bool {
 		switch {
 		case stronger == source:
 			return false
-		case s.received.lastWorking(stronger) > report.Monotonic:
+		case s.lastWorking(stronger) > report.Monotonic:
 			return true
 		}
 	}
 	return false
+}
+
+// lastWorking returns when a source last reported that the agent works, by CLOCK_MONOTONIC; 0 if it
+// never did. Of hooks, only the last report is known.
+func (s *Session) lastWorking(source Source) time.Duration {
+	if report, _ := s.latestReport(source); source == FromReport && report.Activity == word.Working {
+		return report.Monotonic
+	}
+	return s.received.lastWorking(source)
 }
 
 // IsAnswered reports whether the agent was given input after the report that decides.
@@ -101,20 +129,21 @@ func (s *Session) trustedSources() []Source {
 }
 
 // decidingReport returns the report that decides: that of the strongest source whose report has a
-// status and is not resolved. A dialog on the screen precedes all of them, but only until the agent
-// has reported its own status.
+// status and is not resolved. A dialog on the screen precedes all of them: one at the start of the
+// agent only until the agent has reported its own status.
 func (s *Session) decidingReport() (Source, Report, bool) {
 	if !s.Run.AgentAlive() {
 		return "", Report{}, false
 	}
 	sources := s.trustedSources()
 	screen, ok := s.received.from(FromScreen)
-	if ok && screen.requestsAttention() && !s.isResolved(FromScreen, screen) && !s.reportsOwnStatus(sources) {
+	if ok && screen.requestsAttention() && !s.isResolved(FromScreen, screen) &&
+		(screen.Reason != word.Setup || !s.reportsOwnStatus(sources)) {
 		return FromScreen, screen, true
 	}
 	for _, source := range sources {
 		report, ok := s.latestReport(source)
-		if !ok || source == FromScreen || !report.hasStatus() {
+		if !ok || source == FromScreen && report.requestsAttention() || !report.hasStatus() {
 			continue
 		}
 		if source == FromOutput || !s.isResolved(source, report) {
@@ -200,7 +229,10 @@ func (s *Session) Attention() Attention {
 		return Attention{Reason: string(v.State), Since: since}
 	}
 	source, report, ok := s.decidingReport()
-	if !ok || report.Reason == "" {
+	if limit, isLimited := s.failureOf(source, report); ok && isLimited {
+		source, report = FromReport, limit
+	}
+	if !ok || report.Reason == "" || report.isRetrying() {
 		return Attention{}
 	}
 	a := Attention{
@@ -216,6 +248,16 @@ func (s *Session) Attention() Attention {
 // correlationTime is how much earlier than the title another source can have reported the same
 // request.
 const correlationTime = 2 * time.Second
+
+// failureOf returns the report of a hook that the agent's turn has ended because of a usage limit
+// or for lack of a login, if the deciding report, by the Program Status Protocol, is about the end
+// of that turn: the protocol does not distinguish these.
+func (s *Session) failureOf(decider Source, ended Report) (failure Report, ok bool) {
+	failure, ok = s.latestReport(FromReport)
+	return failure, ok && decider == FromOSC7501 && ended.Activity == word.Idle && failure.Activity == word.Idle &&
+		(failure.Reason == word.Limit || failure.Reason == word.Auth) &&
+		failure.Monotonic >= ended.Monotonic-correlationTime && !s.isResolved(FromReport, failure)
+}
 
 // refineAttention adds what the title does not contain, what the agent waits for or that its turn
 // has ended with an error, from the report of another source about the same request.

@@ -443,3 +443,72 @@ func TestReport_StaysSupersededAfterRestart(t *testing.T) {
 	read.Apply(again)
 	assert.Equal(t, word.Question, read.Attention().Reason)
 }
+
+// timedReport is statusReport with its time by CLOCK_MONOTONIC, too.
+func timedReport(source session.Source, second int, activity, reason string) session.StatusReported {
+	e := statusReport(source, second, activity, reason)
+	e.Monotonic, e.Message = time.Duration(second)*time.Second, "what it says"
+	return e
+}
+
+// TestAttention_WithWhatTheScreenShows covers agents of which no hook reports everything.
+func TestAttention_WithWhatTheScreenShows(t *testing.T) {
+	report, screen, output := session.FromReport, session.FromScreen, session.FromOutput
+	prints := timedReport(output, 4, word.Working, "")
+	retrying := timedReport(report, 6, word.Working, word.Error)
+	idleAt := func(second int) session.Event { return timedReport(screen, second, word.Idle, "") }
+	hidden := func(second int) session.Event { return timedReport(screen, second, "", "") }
+	for _, row := range []struct {
+		name                                 string
+		events                               []session.Event
+		activity, reason, source, statusText string
+	}{
+		{"the agent was interrupted", list(prints, timedReport(report, 5, word.Working, ""), idleAt(7)), "idle", "", "", ""},
+		{"it was idle before", list(prints, idleAt(4), timedReport(report, 5, word.Working, "")), "working", "", "", ""},
+		{"it works again", list(prints, timedReport(report, 5, word.Working, ""), idleAt(7), hidden(8),
+			timedReport(report, 8, word.Working, "")), "working", "", "", ""},
+		{"a permission was denied", list(prints, timedReport(report, 5, word.Waiting, word.Permission), idleAt(7)),
+			"idle", "", "", ""},
+		{"its turn has ended", list(prints, timedReport(report, 5, word.Idle, word.TurnEnded), idleAt(7)),
+			"idle", word.TurnEnded, "report", ""},
+		{"the hook reports late, and the agent is silent", list(prints, idleAt(7), timedReport(report, 8, word.Working, ""),
+			timedReport(output, 7, word.Idle, "")), "idle", "", "", ""},
+		{"it tries again", list(prints, retrying), "working", "", "", "retrying (what it says)"},
+		{"it tries again, as the screen shows", list(prints, timedReport(session.FromOSC7501, 5, word.Working, ""),
+			timedReport(screen, 7, word.Working, word.Error)), "working", "", "", "retrying (what it says)"},
+		{"it has given up", list(prints, retrying, idleAt(7)), "idle", word.Error, "report", ""},
+		{"it has given up, which only its silence shows", list(prints, retrying, timedReport(output, 5, word.Idle, "")),
+			"idle", word.Error, "report", ""},
+		{"it has succeeded", list(prints, retrying, timedReport(report, 9, word.Idle, word.TurnEnded), idleAt(9)),
+			"idle", word.TurnEnded, "report", ""},
+		{"a dialog about a limit", list(prints, timedReport(session.FromTitle, 5, word.Working, ""),
+			timedReport(screen, 7, word.Waiting, word.Limit)), "waiting", word.Limit, "output", ""},
+		{"it continues after that", list(prints, timedReport(screen, 7, word.Waiting, word.Limit),
+			timedReport(session.FromTitle, 9, word.Working, "")), "working", "", "", ""},
+		{"a hook reports a limit, beside the end of the turn", list(prints,
+			timedReport(session.FromOSC7501, 8, word.Idle, word.Error),
+			timedReport(report, 7, word.Idle, word.Limit)), "idle", word.Limit, "report", ""},
+		{"a limit of an earlier turn", list(prints, timedReport(report, 2, word.Idle, word.Limit),
+			timedReport(session.FromOSC7501, 8, word.Idle, word.TurnEnded)), "idle", word.TurnEnded, "osc7501", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := after(newSession(), append(list(running), row.events...))
+			activity, _, _ := s.Activity()
+			a := s.Attention()
+			assert.Equal(t, []string{row.activity, row.reason, row.source, row.statusText},
+				[]string{activity, a.Reason, a.Source.Public(), s.StatusText()})
+		})
+	}
+}
+
+// TestNextReport_IsNewAfterTheScreenWasIdle: a hook that reports the same once more begins a new
+// turn.
+func TestNextReport_IsNewAfterTheScreenWasIdle(t *testing.T) {
+	working := timedReport(session.FromReport, 5, word.Working, "")
+	s := after(newSession(), list(running, working))
+	_, changed := s.NextReport(working.Report)
+	assert.False(t, changed)
+	s = after(newSession(), list(running, working, timedReport(session.FromScreen, 7, word.Idle, "")))
+	_, changed = s.NextReport(working.Report)
+	assert.True(t, changed)
+}

@@ -50,7 +50,7 @@ func (s *Session) Explain() []Evidence {
 }
 
 func reasonOf(report Report) string {
-	if report.Reason == "" {
+	if report.Reason == "" || report.isRetrying() {
 		return ""
 	}
 	return withMessage(report.Reason, report.Message)
@@ -103,7 +103,7 @@ func (s *Session) reasonIgnored(source Source, report Report, trusted []Source) 
 		return "acknowledged"
 	case source != FromOutput && s.isResolved(source, report):
 		return "the agent has continued"
-	case source == FromScreen && s.reportsOwnStatus(trusted):
+	case source == FromScreen && report.Reason == word.Setup && s.reportsOwnStatus(trusted):
 		return "the agent reports its own status"
 	case decider != source && decider != "":
 		return "overruled by " + string(decider)

@@ -54,7 +54,13 @@ type Report struct {
 }
 
 // requestsAttention reports whether the report requests a person's attention.
-func (r Report) requestsAttention() bool { return r.Reason != "" || r.Activity == word.Waiting }
+func (r Report) requestsAttention() bool {
+	return r.Reason != "" && !r.isRetrying() || r.Activity == word.Waiting
+}
+
+// isRetrying reports whether the agent is working although something has failed, which it tries
+// again. This is an error only if the agent gives up.
+func (r Report) isRetrying() bool { return r.Activity == word.Working && r.Reason == word.Error }
 
 // hasStatus reports whether the report states what the agent does, or what it requests.
 func (r Report) hasStatus() bool { return r.Activity != "" || r.Reason != "" }
@@ -238,7 +244,12 @@ func (s *Session) latestReport(source Source) (Report, bool) {
 	if s.Run == nil {
 		return Report{}, false
 	}
-	return s.Run.Reported, s.Run.Reported.Seq > 0
+	report := s.Run.Reported
+	if output, _ := s.received.from(FromOutput); report.isRetrying() &&
+		(output.Activity == word.Idle || s.isOver(FromReport, report)) {
+		report.Activity = word.Idle // it has given up, which no hook reports
+	}
+	return report, report.Seq > 0
 }
 
 // NextReport returns a hook report with the next Seq, and whether it is new. If it only repeats the
@@ -249,7 +260,7 @@ func (s *Session) NextReport(report Report) (next Report, changed bool) {
 	report.Seq = last.Seq + 1
 	same := known && last.Activity == report.Activity && last.Reason == report.Reason && last.Message == report.Message
 	isOpen := func() bool { return !s.isResolved(FromReport, last) && !s.isAcknowledged(FromReport, last) }
-	if same && (!report.requestsAttention() || isOpen()) {
+	if same && (report.requestsAttention() && isOpen() || !report.requestsAttention() && !s.isOver(FromReport, last)) {
 		return last, false
 	}
 	return report, true

@@ -8,7 +8,7 @@ corralctl: report: expected one of working, waiting, idle
 hint: corralctl help report
 
 $ corralctl report waiting --reason=boredom
-corralctl: unknown reason "boredom"; known are: permission question auth blocked setup turn-ended error
+corralctl: unknown reason "boredom"; known are: permission question auth blocked setup limit turn-ended error
 hint: corralctl help report
 
 $ corralctl report --from eliza

@@ -56,6 +56,9 @@ func IsTurnEnded(s client.Session) bool { return s.Attention == word.TurnEnded &
 // HasError returns whether the session's agent is running and reports an error.
 func HasError(s client.Session) bool { return s.Attention == word.Error && !IsEnded(s.State) }
 
+// IsLimited returns whether the session's agent has reached a usage limit.
+func IsLimited(s client.Session) bool { return s.Attention == word.Limit && !IsEnded(s.State) }
+
 // AttentionText formats a value of the Attention property for people.
 func AttentionText(reason string) string {
 	if reason == word.TurnEnded {
@@ -86,7 +89,7 @@ func StateColour(s client.Session) string {
 	switch {
 	case s.State == word.Failed || HasError(s):
 		return Red
-	case s.State == word.Stale || isUnknown(s.State) || s.State == word.Orphaned || IsWaiting(s):
+	case s.State == word.Stale || isUnknown(s.State) || s.State == word.Orphaned || IsWaiting(s) || IsLimited(s):
 		return Yellow
 	case IsTurnEnded(s):
 		return Cyan
@@ -132,7 +135,7 @@ func StateText(s client.Session, leftovers func(client.Session) int, now time.Ti
 	text, _ := Activity(s)
 	switch {
 	case s.State != word.Running || s.Frozen:
-	case IsWaiting(s) || IsTurnEnded(s) || HasError(s):
+	case IsWaiting(s) || IsTurnEnded(s) || HasError(s) || IsLimited(s):
 		return "running (" + text + ")"
 	case s.IdleHint && s.IdleSinceHint != 0:
 		return "running (idle " + Age(s.IdleSinceHint, now) + ")"
@@ -165,6 +168,8 @@ func Activity(s client.Session) (text, colour string) {
 		return "turn ended", Cyan
 	case HasError(s):
 		return word.Error, Red
+	case IsLimited(s):
+		return word.Limit, Yellow
 	case s.Activity == "" || s.Activity == word.Unknown:
 		return "-", ""
 	case s.Activity == word.Waiting && s.Attention != "" && s.Attention != s.State:
@@ -183,15 +188,18 @@ func Detail(s client.Session) (text, colour string) {
 		return text, colour
 	}
 	text, colour = Activity(s)
-	if isAttentionShown(s) && s.AttentionMessage != "" {
+	switch {
+	case isAttentionShown(s) && s.AttentionMessage != "":
 		text += ": " + s.AttentionMessage
+	case text == word.Working && s.StatusText != "":
+		text += ": " + s.StatusText
 	}
 	return text, colour
 }
 
 // isAttentionShown returns whether Activity shows the session's Attention.
 func isAttentionShown(s client.Session) bool {
-	return IsTurnEnded(s) || HasError(s) || IsWaiting(s) && s.Attention != "" && s.Attention != s.State
+	return IsTurnEnded(s) || HasError(s) || IsLimited(s) || IsWaiting(s) && s.Attention != "" && s.Attention != s.State
 }
 
 // EllipsizeDetail shortens a Detail to at most width columns. It drops the prefix "waiting: "

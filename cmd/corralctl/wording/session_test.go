@@ -74,6 +74,11 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 		{"agent reports an error", live(func(s *client.Session) {
 			s.Activity, s.Attention, s.AttentionMessage, s.AttentionTimestamp = "idle", "error", "overloaded", at(90)
 		}), "running (error)", "error: overloaded", Red, "●", Red, "10s"},
+		{"agent tries again", live(func(s *client.Session) { s.StatusText = "retrying (overloaded)" }),
+			"running", "working: retrying (overloaded)", "", "●", Green, "1m 30s"},
+		{"agent has reached a limit", live(func(s *client.Session) {
+			s.Activity, s.Attention, s.AttentionMessage, s.AttentionTimestamp = "idle", "limit", "resets at 7:30", at(90)
+		}), "running (limit)", "limit: resets at 7:30", Yellow, "●", Yellow, "10s"},
 		{"agent waits while it is being stopped",
 			live(func(s *client.Session) { s.State, s.Activity = "stopping", "waiting" }),
 			"stopping", "waiting", Yellow, "●", Yellow, "1m 30s"},

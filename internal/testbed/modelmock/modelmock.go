@@ -9,6 +9,8 @@
 //	HOLD: name            replies once the test calls Release("name")
 //	TOOL: name {…}        asks to use the tool with these arguments
 //	FAIL: 529             fails with this HTTP status, each time
+//	FAIL: 529 2           fails twice, and then replies with text
+//	LIMIT: 7200           has reached a usage limit, which is reset after these seconds
 //
 // Requests besides the conversation, such as for its title, get a reply that their schema accepts.
 // They are not recorded as prompts.
@@ -129,6 +131,7 @@ type reply struct {
 	tool      string
 	arguments string // JSON
 	failure   int    // the HTTP status of a failure, 0 for none
+	limit     int    // seconds until a usage limit is reset, 0 for none
 }
 
 // dialectOf returns the dialect for the end of a request's path, nil for an unknown path.
@@ -170,6 +173,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the client has disconnected
 	}
 	out := &writer{w: w}
+	if a.limit != 0 {
+		writeLimit(w, r.URL.Path, a.limit)
+		return
+	}
 	if a.failure != 0 {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(a.failure)
@@ -206,7 +213,9 @@ var (
 	runLine  = regexp.MustCompile(`(?m)^RUN: (.+)$`)
 	holdLine = regexp.MustCompile(`(?m)^HOLD: (\S+)`)
 	toolLine = regexp.MustCompile(`(?m)^TOOL: (\S+) (\{.*\})$`)
-	failLine = regexp.MustCompile(`(?m)^FAIL: (\d+)$`)
+	failLine = regexp.MustCompile(`(?m)^FAIL: (\d+)(?: (\d+))?$`)
+
+	limitLine = regexp.MustCompile(`(?m)^LIMIT: (\d+)$`)
 )
 
 // answer determines the model's reply. It returns false if the client disconnected meanwhile.
@@ -223,14 +232,16 @@ func (s *Server) answer(ctx context.Context, q request) (reply, bool) {
 	case q.last.result:
 		a.text = "The command was run."
 	default:
-		s.record(q)
+		times := s.record(q)
 		if hold := holdLine.FindStringSubmatch(q.last.text); hold != nil && !s.waitForRelease(ctx, hold[1]) {
 			return reply{}, false
 		}
 		if tool := toolLine.FindStringSubmatch(q.last.text); tool != nil {
 			a.tool, a.arguments = tool[1], tool[2]
-		} else if fail := failLine.FindStringSubmatch(q.last.text); fail != nil {
+		} else if fail := failLine.FindStringSubmatch(q.last.text); fail != nil && mustFail(fail[2], times) {
 			a.failure, _ = strconv.Atoi(fail[1])
+		} else if limit := limitLine.FindStringSubmatch(q.last.text); limit != nil {
+			a.limit, _ = strconv.Atoi(limit[1])
 		} else if run := runLine.FindStringSubmatch(q.last.text); run != nil {
 			a.tool, a.arguments = shell.Name, string(sample(shell.Schema, &run[1]))
 		} else {
@@ -241,14 +252,27 @@ func (s *Server) answer(ctx context.Context, q request) (reply, bool) {
 	return a, true
 }
 
-// record records a prompt and its request.
-func (s *Server) record(q request) {
+// mustFail reports whether a request fails that is made for this number of times, if the first ones
+// fail: limit is their number, "" for all.
+func mustFail(limit string, times int) bool {
+	n, err := strconv.Atoi(limit)
+	return err != nil || times <= n
+}
+
+// record records a prompt and its request, and returns how many times the prompt was recorded.
+func (s *Server) record(q request) (times int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prompts = append(s.prompts, q.last.text)
 	s.bodies[q.last.text] = q.body
 	close(s.more)
 	s.more = make(chan struct{})
+	for _, prompt := range s.prompts {
+		if prompt == q.last.text {
+			times++
+		}
+	}
+	return times
 }
 
 // waitForRelease waits until the gate is released. It returns false if the client disconnects

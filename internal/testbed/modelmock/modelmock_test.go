@@ -210,5 +210,12 @@ func TestPrompt_SelectsToolOrFailure(t *testing.T) {
 		assert.Contains(t, answer, `"question"`, name)
 		_, err = ask(t.Context(), s.URL+d.path, d.request(true, "FAIL: 529"))
 		require.ErrorContains(t, err, "529", name)
+		_, err = ask(t.Context(), s.URL+d.path, d.request(true, "FAIL: 529 1\n"+name))
+		require.ErrorContains(t, err, "529", name)
+		answer, err = ask(t.Context(), s.URL+d.path, d.request(true, "FAIL: 529 1\n"+name))
+		require.NoError(t, err, name)
+		assert.Contains(t, answer, "The model has read", name)
+		_, err = ask(t.Context(), s.URL+d.path, d.request(true, "LIMIT: 7200"))
+		require.ErrorContains(t, err, "429", name)
 	}
 }

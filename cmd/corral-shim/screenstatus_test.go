@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"testing"
 	"time"
 
@@ -131,4 +132,52 @@ func TestOSC7501_CanBeIgnored(t *testing.T) {
 	s.typeKeys("\n")
 	s.wait()
 	assert.NotContains(t, s.printed(), "7501")
+}
+
+// TestScreenStatus_FindsWhatTheAgentDoesNotReport: what the agent prints in a conversation is not
+// taken for a dialog or for its last line.
+func TestScreenStatus_FindsWhatTheAgentDoesNotReport(t *testing.T) {
+	limit := agentStatus{word.Waiting, word.Limit, "Limit reached. Resets at 7:35."}
+	for _, row := range []struct {
+		name, screen string
+		want         agentStatus
+	}{
+		{"a dialog at the start", "Trust?\r\n1. Keep trying", agentStatus{word.Waiting, word.Setup, "Trust?"}},
+		{"a dialog about a limit", "│ Limit reached. │\r\n│ Resets at 7:35. │\r\n\r\n│ 1. Keep trying │", limit},
+		{"it precedes the last line", "Limit reached.\r\nResets at 7:35.\r\n1. Keep trying\r\nready · help", limit},
+		{"the agent writes about limits", "Limit reached.\r\nfixed\r\nready · help", agentStatus{activity: word.Idle}},
+		{"a failed request", "* 529 Overloaded · retrying in 5s\r\nesc to interrupt",
+			agentStatus{word.Working, word.Error, "529 Overloaded"}},
+		{"an idle agent", "done\r\n\r\n   ready · help", agentStatus{activity: word.Idle}},
+		{"a working agent has printed that line", "ready · help\r\nworking", agentStatus{}},
+		{"an empty screen", "", agentStatus{}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := screenStatus{
+				setup: regexp.MustCompile("^Trust"), limit: regexp.MustCompile(`(Limit [^\n]*(?:\nResets [^\n]*)?)\n1\. Keep`),
+				retry: regexp.MustCompile(`^\S (.+) · retrying`), idle: regexp.MustCompile("^ready · "),
+				screen: newTextScreen(10, 40),
+			}
+			w.screen.write([]byte(row.screen))
+			assert.Equal(t, row.want, w.status())
+		})
+	}
+}
+
+// TestScreenStatus_IsFollowedUntilTheEnd: patterns other than that of a dialog at the start apply
+// also after the agent has reported its status.
+func TestScreenStatus_IsFollowedUntilTheEnd(t *testing.T) {
+	ts := newTestSession(t, "sh", "-c", printScript("\x1b]7501;state=idle\a", "\x1b[2Jready",
+		"\x1b[2J\x1b[Hworking", "\x1b[2J\x1b[Hready"))
+	ts.spec.SetupPattern, ts.spec.IdlePattern, ts.spec.ReadyTimeout = "never", "^ready$", 20*time.Millisecond
+	s := ts.startShim()
+	d := ts.connect()
+	s.typeKeys("\n")
+	assert.Equal(t, word.Idle, d.expectReport(word.OSC7501).Activity)
+	for _, activity := range []string{word.Idle, "", word.Idle} {
+		s.typeKeys("\n")
+		assert.Equal(t, activity, d.expectReport(word.Screen).Activity)
+	}
+	s.typeKeys("\n")
+	s.wait()
 }

@@ -13,7 +13,7 @@ $ corralctl run -q --id server -- sh ~/serve; corralctl wait server
 $ until corralctl list --no-legend | grep '3 processes'; do :; done
 server sh completed (3 processes left) - …s ~/src/shop
 
-$ corralctl status -n 0 server | grep -o '─.*sleep 100.' | sed 's/.*─[0-9 ]*//' | sort
+$ sleeps() { corralctl status -n 0 server | grep -o '─.*sleep 100.' | sed 's/.*─[0-9 ]*//' | sort; }; until sleeps | grep -c . | grep -q 3; do :; done; sleeps
 sleep 1001
 sleep 1002
 sleep 1003

@@ -1,8 +1,8 @@
 #!/bin/bash
-# agents.sh [some|all|codex]: downloads the agents that Corral is tested with and prints their
+# agents.sh [some|all|newest|codex]: downloads the agents that Corral is tested with and prints their
 # directory. Versions and checksums are those of the lock file in e2e/agents. "some", the default,
-# are the agents that every change is tested with; "codex" is the one of the demo. The directory is
-# outside of the source tree: below $XDG_CACHE_HOME if that is set, else in /var/cache for root,
+# are the agents that every change is tested with; "codex" is the one of the demo. "newest" are all
+# agents in the versions that are published now, without checksums of ours. The directory is outside of the source tree: below $XDG_CACHE_HOME if that is set, else in /var/cache for root,
 # because the tests run as another user that cannot enter root's cache, and in ~/.cache for other
 # users.
 set -eu
@@ -16,15 +16,30 @@ one_of_them='
   lock.packages = {"": {dependencies}, [entry]: lock.packages[entry]};
   fs.writeFileSync(`${to}/package.json`, JSON.stringify({private: true, dependencies}));
   fs.writeFileSync(`${to}/package-lock.json`, JSON.stringify(lock));'
+# shellcheck disable=SC2016 # the dollar signs are JavaScript's
+newest='
+  const { execFileSync } = require("child_process"), pinned = JSON.parse(require("fs").readFileSync("package.json"));
+  const all = {...pinned.dependencies, ...pinned.devDependencies};
+  for (const [name, version] of Object.entries(all)) {
+    if (name.startsWith("node-")) continue; // of the line that the agents require
+    const platform = version.replace(/^[0-9.]+/, ""); // such as -linux-x64
+    all[name] = execFileSync("npm", ["view", name, "version"], {encoding: "utf8"}).trim() + platform;
+  }
+  console.log(JSON.stringify({private: true, dependencies: all}));'
 npm_ci=(npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 [ "$which" = all ] || npm_ci+=(--omit=dev)
+packages=$(cat package.json package-lock.json)
+if [ "$which" = newest ]; then
+  packages=$(node -e "$newest")
+  npm_ci[1]=install
+fi
 # Without network access, the demo should not wait for many retries.
 [ "$which" != codex ] || npm_ci+=(--fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000)
 umask 022 # unprivileged users run them
 
 cache=${XDG_CACHE_HOME:-}
 [ -n "$cache" ] || { [ "$(id -u)" = 0 ] && cache=/var/cache; } || cache=$HOME/.cache
-dir=$cache/corral-agents/$which-$(cat package.json package-lock.json | sha256sum | cut -c1-12)
+dir=$cache/corral-agents/$which-$(printf '%s' "$packages" | sha256sum | cut -c1-12)
 mkdir -p "$cache/corral-agents"
 exec 9>"$dir.lock"
 flock 9 # one process at a time; an incomplete download has another name
@@ -34,6 +49,8 @@ if [ ! -d "$dir" ]; then
   if [ "$which" = codex ]; then
     # The same files reduced to this package, which has no dependencies.
     node -e "$one_of_them" @openai/codex "$dir.new"
+  elif [ "$which" = newest ]; then
+    printf '%s' "$packages" >"$dir.new/package.json"
   else
     cp package.json package-lock.json "$dir.new"
   fi

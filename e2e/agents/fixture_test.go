@@ -28,7 +28,11 @@ import (
 // no npm cache and no permission to write one.
 func TestMain(m *testing.M) {
 	if os.Getenv(agentsVariable) == "" {
-		fetch := exec.Command("../../scripts/agents.sh", selection)
+		which := selection
+		if os.Getenv("AGENTS") == "newest" {
+			which = "newest"
+		}
+		fetch := exec.Command("../../scripts/agents.sh", which)
 		fetch.Stderr = os.Stderr
 		dir, err := fetch.Output()
 		if err == nil {
@@ -39,7 +43,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	testbed.Main(m)
+	testbed.MainThen(m, printVersions)
 }
 
 // agentsVariable is the environment variable with the directory of the agents.
@@ -79,6 +83,7 @@ func newFixture(t *testing.T, conf ...string) *fixture {
 		"CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1",
 		"CI=true", "GITHUB_ACTIONS=true") // as on CI machines; with one of them Gemini CLI would not start
 	f.write(".config/corral/corral.conf", "[Corral]\n"+strings.Join(conf, "\n")+"\n")
+	t.Cleanup(f.end)
 	f.launch()
 	return f
 }
@@ -144,7 +149,6 @@ func (f *fixture) launch() {
 	f.daemon = exec.Command(filepath.Join(f.dir, "prefix/bin/corrald"))
 	f.daemon.Env, f.daemon.Stdout, f.daemon.Stderr = f.env, f.log, f.log
 	require.NoError(f.t, f.daemon.Start())
-	f.t.Cleanup(f.end)
 	ctx, cancel := context.WithCancel(context.Background())
 	f.t.Cleanup(cancel)
 	var err error

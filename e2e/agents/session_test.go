@@ -55,6 +55,7 @@ func (f *fixture) runIn(workspace, agent, id string, more ...string) *subject {
 	f.t.Helper()
 	s := &subject{fixture: f, id: id, workspace: workspace, more: make(chan struct{})}
 	f.t.Cleanup(s.logOutput)
+	f.t.Cleanup(func() { recordResult(agent, !f.t.Failed()) })
 	s.watch()
 	args := []string{"run", "--id", id, "--dir", workspace}
 	for _, entry := range f.setup(agent, workspace) {
@@ -186,12 +187,16 @@ func (s *subject) look() string {
 
 // screen returns the text on the session's screen.
 func (s *subject) screen() string {
-	text, err := exec.Command("tmux", "-S", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral", s.id, "tmux"),
-		"capture-pane", "-p").Output()
+	text, err := exec.Command("tmux", "-S", s.tmuxSocket(), "capture-pane", "-p").Output()
 	if err != nil {
 		return ""
 	}
 	return string(text)
+}
+
+// tmuxSocket returns the path of the socket of the session's tmux server.
+func (s *subject) tmuxSocket() string {
+	return filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral", s.id, "tmux")
 }
 
 // shows waits until a text is on the screen, and returns the time.

@@ -5,6 +5,7 @@ package agents
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,7 +189,40 @@ func TestSend_ReplacesAnInterruptedPrompt(t *testing.T) {
 				f.asked(next, 1)
 				_, mark = s.becomes(mark, "idle (turn-ended)")
 			}
+			f.corralctl("suspend", s.id)
+			f.corralctl("send", "--resume", s.id, "after the suspension")
+			f.asked("after the suspension", 1)
 		})
+	}
+}
+
+// TestAdoption_KnowsWhatWasAnswered kills the daemon while an agent asks for permission, answers in
+// the agent's terminal, and starts another daemon.
+func TestAdoption_KnowsWhatWasAnswered(t *testing.T) {
+	for _, m := range []behaviour{claude, codex, copilot, gemini, opencode, qwen} {
+		for _, row := range []struct{ name, key, becomes string }{
+			{"approved", "Enter", "idle (turn-ended)"}, {"denied", "Escape", "idle"},
+		} {
+			t.Run(m.agent+" "+row.name, func(t *testing.T) {
+				f := newFixture(t)
+				s := f.run(m.agent, "shop", "--prompt", "hello")
+				_, mark := s.becomes(0, "idle (turn-ended)")
+				s.send("RUN: touch y")
+				s.asksFor(mark, m)
+				require.NoError(t, f.daemon.Process.Kill())
+				_ = f.daemon.Wait()
+				s.rests() // it ignores keys for a moment
+				for begin := time.Now(); strings.Contains(s.screen(), m.asks); {
+					require.Less(t, time.Since(begin), timeout, "%s", s.screen())
+					require.NoError(t, exec.Command("tmux", "-S", s.tmuxSocket(), "send-keys", row.key).Run())
+					s.rests()
+				}
+				f.launch()
+				s.watch()
+				now := s.await("idle", func(now client.Session) bool { return now.Activity == "idle" })
+				assert.Contains(t, []string{"", "turn-ended"}, now.Attention)
+			})
+		}
 	}
 }
 
@@ -337,6 +371,7 @@ func TestAttention_ReportsUsageLimit(t *testing.T) {
 	for _, row := range []struct{ agent, prompt, status, message, shows string }{
 		{"claude", twoHours, "idle (limit)", "You've hit your 5-hour limit · resets ", "Usage limit reached"},
 		{"claude", threeDays, "waiting (limit)", "You've hit your weekly limit · resets ", "Stop and wait for limit"},
+		{"codex", twoHours, "waiting (limit)", "Approaching rate limits Switch to ", "2. Keep current model"},
 		{"gemini", twoHours, "waiting (limit)", "Access resets at ", "1. Keep trying"},
 	} {
 		t.Run(row.agent+" "+row.prompt, func(t *testing.T) {

@@ -52,7 +52,10 @@ type plan struct {
 // Flags that name output files (profiles, coverage) work as usual. With -test.fuzz and -test.list
 // the tests run directly, without a user manager: the fuzzing engine keeps its corpus in the
 // caller's own cache, and the fuzz tests of this project need no user manager.
-func Main(m *testing.M) {
+func Main(m *testing.M) { MainThen(m, func() {}) }
+
+// MainThen is Main, and calls after in the process of the tests once all of them have ended.
+func MainThen(m *testing.M, after func()) {
 	p, err := readPlan()
 	switch {
 	case err != nil:
@@ -67,7 +70,9 @@ func Main(m *testing.M) {
 	if err := enterCommandStage(p); err != nil {
 		fail(err)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	after()
+	os.Exit(code)
 }
 
 // RunIfReexecuted performs the task of a process that Run has started from this program, and does

@@ -14,6 +14,11 @@ func writeLimit(w http.ResponseWriter, path string, seconds int) {
 	reset, header := time.Now().Unix()+int64(seconds), w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Retry-After", strconv.Itoa(seconds))
+	for name, value := range map[string]string{
+		"used-percent": "100.0", "window-minutes": "300", "reset-at": fmt.Sprint(reset),
+	} {
+		header.Set("X-Codex-Primary-"+name, value)
+	}
 	failure := object{
 		"type": "usage_limit_reached", "message": "The usage limit has been reached", "plan_type": "plus",
 		"resets_at": reset, "resets_in_seconds": seconds,

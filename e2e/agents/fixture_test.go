@@ -167,6 +167,7 @@ func (f *fixture) end() {
 	if err := f.daemon.Wait(); err != nil {
 		f.t.Errorf("corrald: %v", err)
 	}
+	_ = exec.Command("systemctl", "--user", "stop", "app-corral-*.scope").Run() // waits until they are gone
 	_ = exec.Command("systemctl", "--user", "reset-failed", "app-corral-*.scope").Run()
 	_ = f.client.Close()
 	if text := f.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic") {

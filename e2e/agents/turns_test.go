@@ -20,65 +20,83 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestStatus_ReportsEveryTurn runs many turns of Claude Code, without Corral's hooks, and expects
-// exactly the right sequence of states: working, asking, approved, denied, interrupted, done.
+// TestStatus_ReportsEveryTurn runs many turns of each agent, of Claude Code without Corral's hooks,
+// and expects exactly the right sequence of states: working, asking, approved, denied, interrupted,
+// done.
 func TestStatus_ReportsEveryTurn(t *testing.T) {
-	turns, err := strconv.Atoi(os.Getenv("AGENT_TURNS"))
+	for _, m := range []behaviour{claude, codex, copilot, gemini, opencode, qwen} {
+		t.Run(m.agent, func(t *testing.T) {
+			f := newFixture(t)
+			f.write(".config/corral/agents/claude.agent.d/bare.conf", "[Agent]\nCommand=claude --session-id %U\n")
+			f.corralctl("reload")
+			s := f.run(m.agent, "turns", "--prompt", "hello")
+			_, _ = s.becomes(0, "idle (turn-ended)")
+			var d delays
+			for n := range turns() {
+				s.turnOfKind(m, n, &d)
+			}
+			t.Logf("%s: %d turns, %d questions: published after they are on the screen: %s; an approval %s", m.agent, turns(),
+				len(d.questions), spread(d.questions), spread(d.approvals))
+		})
+	}
+}
+
+// turns returns how many turns of each agent are tested.
+func turns() int {
+	n, err := strconv.Atoi(os.Getenv("AGENT_TURNS"))
 	if err != nil {
-		turns = 12
+		n = 12
 	}
-	f := newFixture(t)
-	f.write(".config/corral/agents/claude.agent.d/bare.conf", "[Agent]\nCommand=claude --session-id %U\n")
-	f.corralctl("reload")
-	s := f.run("claude", "turns")
-	s.shows("manual mode on")
-	s.await("idle by its own report", func(now client.Session) bool {
-		return now.Activity == "idle" && now.AttentionSource == "osc7501"
-	})
-	var late, cleared []time.Duration
-	for n := range turns {
-		mark := s.mark()
-		var want []string
-		switch n % 4 {
-		case 0:
-			s.turn(mark, n, "")
-			want = []string{"working", "idle (turn-ended)"}
-		case 1:
-			s.turn(mark, n, "RUN: touch y%d && sleep 0.5")
-			late = append(late, s.asksFor(mark, behaviour{
-				"claude", claude.asks, nil, "osc7501", "permission", fmt.Sprintf("touch y%d", n),
-			}))
-			begin := time.Now()
-			at := s.approve(claude)
-			published, _ := s.becomes(at, "working")
-			cleared = append(cleared, published.at.Sub(begin))
-			want = []string{"working", "waiting (permission)", "working", "idle (turn-ended)"}
-		case 2:
-			s.turn(mark, n, "RUN: touch n%d")
-			_, at := s.becomes(mark, "waiting (permission)")
-			s.until(at, claude.interrupt(), func(c change) bool { return c.activity == "idle" })
-			want = []string{"working", "waiting (permission)", "idle"}
-		case 3:
-			s.send(fmt.Sprintf("HOLD: h%d", n))
-			_, at := s.becomes(mark, "working")
-			f.asked(fmt.Sprintf("HOLD: h%d", n), 1)
-			s.until(at, claude.interrupt(), func(c change) bool { return c.activity == "idle" })
-			want = []string{"working", "idle"}
-			s.asksAgain(fmt.Sprintf("HOLD: h%d", n))
-		}
-		_, _ = s.becomes(mark, want[len(want)-1])
-		var states []string
-		changes, _, _ := s.since(mark)
-		for _, c := range changes {
-			states = append(states, c.String())
-		}
-		if n%4 == 2 && len(states) == 4 { // it works for a moment after the denial
-			states = slices.Delete(states, 2, 3)
-		}
-		require.Equal(t, want, states, "turn %d\n%s", n, s.look())
+	return n
+}
+
+// delays are how long it took until something was published.
+type delays struct{ questions, approvals []time.Duration }
+
+// turnOfKind runs the nth turn: one without a question, one with a question that is approved, one
+// with a question that is denied, and one that is interrupted. It checks the published states. Some
+// agents are idle for a moment before a turn, work for a moment after a denial, or report the end
+// of a turn that was interrupted.
+func (s *subject) turnOfKind(m behaviour, n int, d *delays) {
+	s.t.Helper()
+	mark, waiting := s.mark(), "waiting ("+m.wants+")"
+	isIdle := func(c change) bool { return c.activity == "idle" }
+	states := "working, "
+	switch n % 4 {
+	case 0:
+		s.turn(mark, n, "")
+		states += "idle (turn-ended)"
+	case 1:
+		s.turn(mark, n, "RUN: touch y%d && sleep 0.5")
+		d.questions = append(d.questions, s.asksFor(mark, m))
+		begin := time.Now()
+		published, _ := s.becomes(s.approve(m), "working")
+		d.approvals = append(d.approvals, published.at.Sub(begin))
+		states += waiting + ", working, idle (turn-ended)"
+	case 2:
+		s.turn(mark, n, "RUN: touch n%d")
+		_, at := s.becomes(mark, waiting)
+		s.until(at, []string{"Escape"}, isIdle)
+		states += waiting + ", idle"
+	case 3:
+		s.send(fmt.Sprintf("HOLD: h%d", n))
+		_, at := s.becomes(mark, "working")
+		s.asked(fmt.Sprintf("HOLD: h%d", n), 1)
+		s.until(at, m.interrupt(), isIdle)
+		states += "idle"
 	}
-	t.Logf("%d turns, %d questions: published after they are on the screen: %s; an approval %s", turns, len(late),
-		spread(late), spread(cleared))
+	s.await("idle", func(now client.Session) bool { return now.Activity == "idle" })
+	s.rests()
+	changes, _, _ := s.since(mark)
+	var published []string
+	for _, c := range changes {
+		published = append(published, c.String())
+	}
+	got := strings.TrimPrefix(strings.Join(published, ", "), "idle, ")
+	if n%4 >= 2 {
+		got = strings.Replace(strings.TrimSuffix(got, " (turn-ended)"), waiting+", working,", waiting+",", 1)
+	}
+	require.Equal(s.t, states, got, "turn %d\n%s", n, s.look())
 }
 
 // turn starts a turn in which the model replies only after the agent is published as working: a
@@ -94,23 +112,6 @@ func (s *subject) turn(mark, n int, command string) {
 	s.send(text)
 	_, _ = s.becomes(mark, "working")
 	s.model.Release(gate)
-}
-
-// asksAgain waits until the interrupted prompt is back in the input line, and clears it.
-func (s *subject) asksAgain(text string) {
-	s.t.Helper()
-	line := func() string {
-		lines := slices.DeleteFunc(strings.Split(s.screen(), "\n"), func(line string) bool {
-			return !strings.HasPrefix(line, "❯")
-		})
-		if len(lines) == 0 {
-			return ""
-		}
-		return strings.Trim(lines[len(lines)-1], "❯ \u00a0")
-	}
-	testbed.Poll(s.t, "what was interrupted is in the input line", func() bool { return line() == text })
-	s.press("C-e", "C-u", "C-k")
-	testbed.Poll(s.t, "it is not any more", func() bool { return line() != text })
 }
 
 // until presses keys repeatedly until a change that matches is published.

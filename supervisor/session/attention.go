@@ -128,6 +128,13 @@ func (s *Session) trustedSources() []Source {
 	return append(trusted, FromScreen, FromOutput)
 }
 
+// isOutdated reports whether the screen has shown an idle agent before a hook has reported that it
+// works or waits: the screen is searched a moment after output only.
+func (s *Session) isOutdated(screen Report) bool {
+	hook, ok := s.latestReport(FromReport)
+	return ok && screen.Activity == word.Idle && hook.Activity != word.Idle && !s.isOver(FromReport, hook)
+}
+
 // decidingReport returns the report that decides: that of the strongest source whose report has a
 // status and is not resolved. A dialog on the screen precedes all of them: one at the start of the
 // agent only until the agent has reported its own status.
@@ -143,7 +150,7 @@ func (s *Session) decidingReport() (Source, Report, bool) {
 	}
 	for _, source := range sources {
 		report, ok := s.latestReport(source)
-		if !ok || source == FromScreen && report.requestsAttention() || !report.hasStatus() {
+		if !ok || source == FromScreen && (report.requestsAttention() || s.isOutdated(report)) || !report.hasStatus() {
 			continue
 		}
 		if source == FromOutput || !s.isResolved(source, report) {

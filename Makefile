@@ -146,7 +146,7 @@ installs-test: needs-e2e build ## as root: the packages of each format, each kin
 desktops-test: needs-e2e build ## as root: notifications on the screens of GNOME, KDE Plasma and XFCE; pictures into DESKTOPS_PICTURES
 	go test -tags e2e,desktops -count=1 -timeout 60m -v -run '^TestDesktops$$' ./e2e
 
-agents-test: needs-agents ## the real agents, each in real turns with a mock model; TURNS (12) turns of Claude Code; AGENTS=newest in the versions that are published now
+agents-test: needs-agents ## the real agents, each in real turns with a mock model; TURNS (12) turns of each; AGENTS=newest in the versions that are published now
 	AGENTS=$(AGENTS) AGENT_TURNS=$(TURNS) go test -tags agents -count=1 -timeout 40m -v ./e2e/agents
 
 limits-test: needs-limits build guest ## as root: OOM and TasksMax, in a user-mode-linux guest that has the controllers; it is made once, in a minute or two

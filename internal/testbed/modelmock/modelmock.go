@@ -290,7 +290,8 @@ func (s *Server) waitForRelease(ctx context.Context, name string) bool {
 }
 
 // shells are the agents' names for the tool that runs a command.
-var shells = []string{"Bash", "bash", "shell", "shell_command", "exec_command", "run_shell_command"}
+var shells = []string{"Bash", "bash", "shell", "shell_command", "exec_command", "run_shell_command", "run_commands",
+	"Execute"}
 
 // shell returns the tool that runs a command. Requests without one do not belong to the
 // conversation.

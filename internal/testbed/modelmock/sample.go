@@ -36,6 +36,9 @@ func sample(of json.RawMessage, command *string) json.RawMessage {
 				fields[name] = *command
 			}
 		}
+		if _, ok := s.Properties["commands"]; ok { // of Cline, which runs several
+			fields["commands"] = []string{*command}
+		}
 	}
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -143,6 +143,13 @@ func TestShippedAgents_ExpandTheirCommands(t *testing.T) {
 		"crush": {[]string{"crush", "--data-dir", data}, []string{"crush", "--data-dir", data, "--continue"}},
 		"aider": {[]string{"aider", "--chat-history-file", history},
 			[]string{"aider", "--chat-history-file", history, "--restore-chat-history"}},
+		"pi": {[]string{"pi", "--session-id", id, "-e", share + "/hooks/pi.js"},
+			[]string{"pi", "--session-id", id, "-e", share + "/hooks/pi.js"}},
+		"kilo": {[]string{"kilo"}, []string{"kilo", "-s", id}},
+		"kimi": {[]string{"kimi"}, []string{"kimi", "--session", id}},
+		"droid": {[]string{"droid", "--settings", share + "/hooks/droid.json"},
+			[]string{"droid", "--settings", share + "/hooks/droid.json", "--resume", id}},
+		"cline":   {[]string{"cline"}, []string{"cline", "--id", id}},
 		"shell":   {[]string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}, []string{}},
 		"command": {[]string{}, []string{}},
 	} {
@@ -156,6 +163,7 @@ func TestShippedAgents_ExpandTheirCommands(t *testing.T) {
 		assert.Equal(t, want.resume, resume, name)
 	}
 	assert.Contains(t, agents["claude"].Environment, "CLAUDE_CODE_DISABLE_AGENT_VIEW=1")
+	assert.Contains(t, agents["kilo"].Environment, "KILO_NO_DAEMON=1")
 	assert.Contains(t, agents["opencode"].Environment,
 		`OPENCODE_CONFIG_CONTENT={"plugin":["file://%P/hooks/opencode.js"]}`)
 }
@@ -174,6 +182,7 @@ func TestShippedHooks_ExistAndAreUsed(t *testing.T) {
 	}
 	for _, file := range []string{
 		"hooks/claude.json", "hooks/gemini.json", "hooks/qwen.json", "hooks/opencode.js", "hooks/copilot",
+		"hooks/pi.js", "hooks/droid.json",
 	} {
 		assert.Contains(t, named, file, "no agent is given it")
 	}

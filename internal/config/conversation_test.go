@@ -111,6 +111,11 @@ func TestShippedAgents_DetectConversationIDs(t *testing.T) {
 		"copilot":  {"Resume with: copilot --resume=" + id, id},
 		"qwen":     {"qwen --resume " + id, id},
 		"amp":      {"amp threads continue T-" + id, "T-" + id},
+		"pi":       {"To resume this session: pi --session " + id, id},
+		"kilo":     {"kilo -s ses_de9a4ae02ffeGWkLPYOeyZyHn6", "ses_de9a4ae02ffeGWkLPYOeyZyHn6"},
+		"kimi":     {" To resume this session: kimi -r session_" + id, "session_" + id},
+		"droid":    {"To resume this session, run: droid --resume " + id, id},
+		"cline":    {"  Continue  cline --id 1795671814695_8clru", "1795671814695_8clru"},
 	} {
 		found := agents[name].IdPattern.FindStringSubmatch(c.text)
 		require.Len(t, found, 2, name)
@@ -144,6 +149,14 @@ func TestShippedAgents_FindSavedConversations(t *testing.T) {
 		"qwen elsewhere":      {"x/projects/-work-shop/chats/" + id + ".jsonl", "QWEN_HOME=%/x"},
 		"qwen's runtime data": {"x/projects/-work-shop/chats/" + id + ".jsonl", "QWEN_RUNTIME_DIR=%/x"},
 		"crush":               {"shop/.crush/corral/" + id + "/crush.db", ""},
+		"pi":                  {".pi/agent/sessions/--work-shop--/2026-11-26T05-31-28-412Z_" + id + ".jsonl", ""},
+		"pi elsewhere":        {"x/sessions/--shop--/2026-11-26T05-31-28-412Z_" + id + ".jsonl", "PI_CODING_AGENT_DIR=%/x"},
+		"pi's sessions":       {"x/2026-11-26T05-31-28-412Z_" + id + ".jsonl", "PI_CODING_AGENT_SESSION_DIR=%/x"},
+		"kimi":                {".kimi-code/sessions/wd_shop_bebf7ecfa10f/" + id + "/state.json", ""},
+		"kimi elsewhere":      {"x/sessions/wd_shop_bebf7ecfa10f/" + id + "/state.json", "KIMI_CODE_HOME=%/x"},
+		"droid":               {".factory/sessions/-work-shop/" + id + ".jsonl", ""},
+		"cline":               {".cline/data/sessions/" + id + "/" + id + ".json", ""},
+		"cline elsewhere":     {"x/sessions/" + id + "/" + id + ".json", "CLINE_DATA_DIR=%/x"},
 		"aider":               {"shop/.aider.chat.history." + id + ".md", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,6 +44,7 @@ func TestShippedAgents_TitlePatternsMatch(t *testing.T) {
 		"qwen":     {"Qwen - shop", "◐︎ Qwen - shop", "✳︎ Qwen - shop"},
 		"codex":    {"", "", "[ ! ] Action Required | shop"},
 		"opencode": {"OpenCode", "", ""},
+		"kilo":     {"Kilo CLI | A title", "", ""},
 	} {
 		status := agents[agent].Status
 		for pattern, title := range map[string]string{

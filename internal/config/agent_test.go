@@ -149,9 +149,15 @@ func TestShippedAgents_ExpandTheirCommands(t *testing.T) {
 		"kimi": {[]string{"kimi"}, []string{"kimi", "--session", id}},
 		"droid": {[]string{"droid", "--settings", share + "/hooks/droid.json"},
 			[]string{"droid", "--settings", share + "/hooks/droid.json", "--resume", id}},
-		"cline":   {[]string{"cline"}, []string{"cline", "--id", id}},
-		"shell":   {[]string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}, []string{}},
-		"command": {[]string{}, []string{}},
+		"cline":       {[]string{"cline"}, []string{"cline", "--id", id}},
+		"antigravity": {[]string{"agy"}, []string{"agy", "--conversation", id}},
+		"grok":        {[]string{"grok", "--session-id", id}, []string{"grok", "--resume", id}},
+		"kiro":        {[]string{"kiro-cli", "chat"}, []string{"kiro-cli", "chat", "--resume-id", id}},
+		"devin":       {[]string{"devin"}, []string{"devin", "--resume", id}},
+		"hermes":      {[]string{"hermes"}, []string{"hermes", "--resume", id}},
+		"vibe":        {[]string{"vibe"}, []string{"vibe", "--resume", id}},
+		"shell":       {[]string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}, []string{}},
+		"command":     {[]string{}, []string{}},
 	} {
 		a := agents[name]
 		assert.NotEmpty(t, a.Description, name)

@@ -116,6 +116,9 @@ func TestShippedAgents_DetectConversationIDs(t *testing.T) {
 		"kimi":     {" To resume this session: kimi -r session_" + id, "session_" + id},
 		"droid":    {"To resume this session, run: droid --resume " + id, id},
 		"cline":    {"  Continue  cline --id 1795671814695_8clru", "1795671814695_8clru"},
+		"grok":     {"Resume this session with:\n  grok --minimal --resume " + id, id},
+		"hermes":   {"Resume this session with:\n  hermes --resume 20260627_184951_ba55a7", "20260627_184951_ba55a7"},
+		"vibe":     {"Or: vibe --resume " + id, id},
 	} {
 		found := agents[name].IdPattern.FindStringSubmatch(c.text)
 		require.Len(t, found, 2, name)
@@ -157,6 +160,10 @@ func TestShippedAgents_FindSavedConversations(t *testing.T) {
 		"droid":               {".factory/sessions/-work-shop/" + id + ".jsonl", ""},
 		"cline":               {".cline/data/sessions/" + id + "/" + id + ".json", ""},
 		"cline elsewhere":     {"x/sessions/" + id + "/" + id + ".json", "CLINE_DATA_DIR=%/x"},
+		"grok":                {".grok/sessions/%2Fwork%2Fshop/" + id + "/updates.jsonl", ""},
+		"grok elsewhere":      {"x/sessions/%2Fwork%2Fshop/" + id + "/updates.jsonl", "GROK_HOME=%/x"},
+		"vibe":                {".vibe/logs/session/session_20261126_053128_1b4e28ba/messages.jsonl", ""},
+		"vibe elsewhere":      {"x/logs/session/session_20261126_053128_1b4e28ba/messages.jsonl", "VIBE_HOME=%/x"},
 		"aider":               {"shop/.aider.chat.history." + id + ".md", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

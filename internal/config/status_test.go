@@ -45,6 +45,7 @@ func TestShippedAgents_TitlePatternsMatch(t *testing.T) {
 		"codex":    {"", "", "[ ! ] Action Required | shop"},
 		"opencode": {"OpenCode", "", ""},
 		"kilo":     {"Kilo CLI | A title", "", ""},
+		"grok":     {"", "", "⚠ Action Required - shop - grok"},
 	} {
 		status := agents[agent].Status
 		for pattern, title := range map[string]string{

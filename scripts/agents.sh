@@ -25,7 +25,7 @@ newest='
     const platform = version.replace(/^[0-9.]+/, ""); // such as -linux-x64
     all[name] = execFileSync("npm", ["view", name, "version"], {encoding: "utf8"}).trim() + platform;
   }
-  console.log(JSON.stringify({private: true, dependencies: all}));'
+  console.log(JSON.stringify({private: true, dependencies: all, overrides: pinned.overrides}));'
 npm_ci=(npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 [ "$which" = all ] || npm_ci+=(--omit=dev)
 packages=$(cat package.json package-lock.json)

@@ -18,36 +18,38 @@ import (
 // keys are known: an approved command runs, a denied one does not.
 func TestApprove_PressesTheKeysOfTheDefinition(t *testing.T) {
 	for _, m := range []behaviour{claude, codex, copilot} {
-		t.Run(m.agent, func(t *testing.T) {
-			f := newFixture(t)
-			s := f.run(m.agent, "shop", "--prompt", "hello")
-			f.asked("hello", 1)
-			_, mark := s.becomes(0, "idle (turn-ended)")
-			s.send("RUN: touch y")
-			s.becomes(mark, "waiting (permission)")
-			s.shows(m.asks)
-			s.answer("approve", func() error { return s.client.Approve(t.Context(), s.id) })
-			_, mark = s.becomes(mark, "idle (turn-ended)")
-			assert.FileExists(t, filepath.Join(s.workspace, "y"))
-
-			s.send("RUN: touch z")
-			s.becomes(mark, "waiting (permission)")
-			s.shows(m.asks)
-			s.answer("deny", func() error { return s.client.Deny(t.Context(), s.id) })
-			for begin := time.Now(); ; {
-				now, err := s.client.Session(t.Context(), s.id)
-				require.NoError(t, err)
-				if now.Activity == "idle" && !strings.Contains(s.screen(), m.asks) {
-					break
-				}
-				require.Less(t, time.Since(begin), timeout, "the agent does not continue\n%s", s.look())
-			}
-			assert.NoFileExists(t, filepath.Join(s.workspace, "z"))
-			assert.Equal(t, dbusapi.NotWaiting, dbusapi.ShortErrorName(s.client.Approve(t.Context(), s.id)))
-			assert.NoFileExists(t, filepath.Join(s.workspace, "z"))
-			t.Logf("%s\n%s", m.agent, s.screen())
-		})
+		t.Run(m.agent, func(t *testing.T) { approves(t, m) })
 	}
+}
+
+func approves(t *testing.T, m behaviour) {
+	f := newFixture(t)
+	s := f.run(m.agent, "shop", "--prompt", "hello")
+	f.asked("hello", 1)
+	_, mark := s.becomes(0, "idle (turn-ended)")
+	s.send("RUN: touch y")
+	s.becomes(mark, "waiting (permission)")
+	s.shows(m.asks)
+	s.answer("approve", func() error { return s.client.Approve(t.Context(), s.id) })
+	_, mark = s.becomes(mark, "idle (turn-ended)")
+	assert.FileExists(t, filepath.Join(s.workspace, "y"))
+
+	s.send("RUN: touch z")
+	s.becomes(mark, "waiting (permission)")
+	s.shows(m.asks)
+	s.answer("deny", func() error { return s.client.Deny(t.Context(), s.id) })
+	for begin := time.Now(); ; {
+		now, err := s.client.Session(t.Context(), s.id)
+		require.NoError(t, err)
+		if now.Activity == "idle" && !strings.Contains(s.screen(), m.asks) {
+			break
+		}
+		require.Less(t, time.Since(begin), timeout, "the agent does not continue\n%s", s.look())
+	}
+	assert.NoFileExists(t, filepath.Join(s.workspace, "z"))
+	assert.Equal(t, dbusapi.NotWaiting, dbusapi.ShortErrorName(s.client.Approve(t.Context(), s.id)))
+	assert.NoFileExists(t, filepath.Join(s.workspace, "z"))
+	t.Logf("%s\n%s", m.agent, s.screen())
 }
 
 // answer repeats an answer until the agent accepts it: agents ignore keys for a moment after they

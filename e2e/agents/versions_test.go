@@ -17,6 +17,8 @@ import (
 var packages = map[string]string{
 	"claude": "@anthropic-ai/claude-code-linux-x64", "codex": "@openai/codex", "copilot": "@github/copilot-linux-x64",
 	"gemini": "@google/gemini-cli", "opencode": "opencode-linux-x64", "qwen": "@qwen-code/qwen-code",
+	"cline": "@cline/cli-linux-x64", "droid": "@factory/cli-linux-x64", "kilo": "@kilocode/cli-linux-x64",
+	"kimi": "@moonshot-ai/kimi-code", "pi": "@earendil-works/pi-coding-agent",
 }
 
 var results = struct {

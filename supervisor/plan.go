@@ -85,6 +85,7 @@ func (e *entry) plan(resumed bool) Plan {
 			SetupPattern:      status.SetupPattern,
 			LimitPattern:      status.LimitPattern,
 			IdlePattern:       status.IdlePattern,
+			WorkingPattern:    status.WorkingPattern,
 			RetryPattern:      status.RetryPattern,
 			BackgroundPattern: status.BackgroundPattern,
 			ClearKeys:         strings.Join(def.ClearKeys, " "),

@@ -16,7 +16,7 @@ import (
 // follows the screen for as long as the agent's definition has a pattern that still applies.
 type screenStatus struct {
 	// The patterns, nil if there is none. Setup becomes nil once it does not apply any more.
-	setup, limit, retry, idle *regexp.Regexp
+	setup, limit, retry, idle, working *regexp.Regexp
 
 	screen        textScreen
 	setupDeadline time.Time // after this time a screen without a dialog ends the search for one
@@ -33,6 +33,7 @@ func (s *shim) watchScreen() {
 		setup:         compilePattern(s.spec.SetupPattern),
 		limit:         compilePattern(s.spec.LimitPattern),
 		idle:          compilePattern(s.spec.IdlePattern),
+		working:       compilePattern(s.spec.WorkingPattern),
 		retry:         compilePattern(s.spec.RetryPattern),
 		screen:        newTextScreen(int(size.Row), int(size.Col)),
 		setupDeadline: s.agent.started.Add(max(s.spec.ReadyTimeout, setupTimeout)),
@@ -42,7 +43,8 @@ func (s *shim) watchScreen() {
 
 // unwatchScreen stops to follow the screen if no pattern is left.
 func (s *shim) unwatchScreen() {
-	if w := s.screenStatus; w.setup == nil && w.limit == nil && w.idle == nil && w.retry == nil {
+	w := s.screenStatus
+	if w.setup == nil && w.limit == nil && w.retry == nil && w.idle == nil && w.working == nil {
 		s.screenStatus = nil
 		s.timers.clear(timerScreen)
 	}
@@ -109,10 +111,20 @@ func matchedText(pattern *regexp.Regexp, text string) string {
 	return shimwire.SanitizeLine(strings.ReplaceAll(found[min(1, len(found)-1)], "\n", " "))
 }
 
-// isIdle reports whether the last line shows that the agent has nothing to do. Only that line
-// counts: the ones above may have been written by anybody.
-func (w *screenStatus) isIdle(lines []string) bool {
-	return w.idle != nil && len(lines) > 0 && w.idle.MatchString(lines[len(lines)-1])
+// activity returns what the last line shows that the agent does, "" if it shows neither that it
+// works nor that it has nothing to do. Only that line counts: the ones above may have been written
+// by anybody.
+func (w *screenStatus) activity(lines []string) string {
+	shows := func(pattern *regexp.Regexp) bool {
+		return pattern != nil && len(lines) > 0 && pattern.MatchString(lines[len(lines)-1])
+	}
+	switch {
+	case shows(w.working):
+		return word.Working
+	case shows(w.idle):
+		return word.Idle
+	}
+	return ""
 }
 
 // checkScreen reports what the screen shows, as a status of sourceScreen.
@@ -121,15 +133,16 @@ func (s *shim) checkScreen(now time.Time) {
 	if w == nil {
 		return
 	}
-	status := w.status()
+	status := w.status(s.reports[sourceScreen].agentStatus)
 	s.setStatus(sourceScreen, status)
 	if status.reason != word.Setup && !w.setupDeadline.After(now) {
 		s.endSetup()
 	}
 }
 
-// status returns what the screen shows.
-func (w *screenStatus) status() agentStatus {
+// status returns what the screen shows. Before is what it has shown so far: that still applies if
+// the last line shows nothing, because a dialog covers it, or because it is only drawn in part.
+func (w *screenStatus) status(before agentStatus) agentStatus {
 	lines := w.lines()
 	if text := w.setupLine(lines); text != "" {
 		return agentStatus{activity: word.Waiting, reason: word.Setup, text: text}
@@ -140,10 +153,11 @@ func (w *screenStatus) status() agentStatus {
 	if text := w.retryText(lines); text != "" {
 		return agentStatus{activity: word.Working, reason: word.Error, text: text}
 	}
-	if w.isIdle(lines) {
-		return agentStatus{activity: word.Idle}
+	activity := w.activity(lines)
+	if activity == "" && w.working != nil && before.reason == "" {
+		activity = before.activity
 	}
-	return agentStatus{}
+	return agentStatus{activity: activity}
 }
 
 // endSetup ends the search for a dialog at the start of the agent.

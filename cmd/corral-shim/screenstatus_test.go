@@ -151,6 +151,7 @@ func TestScreenStatus_FindsWhatTheAgentDoesNotReport(t *testing.T) {
 		{"an idle agent", "done\r\n\r\n   ready · help", agentStatus{activity: word.Idle}},
 		{"a working agent has printed that line", "ready · help\r\nworking", agentStatus{}},
 		{"an empty screen", "", agentStatus{}},
+		{"a working agent", "fix\r\nbusy (esc)", agentStatus{activity: word.Working}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := screenStatus{
@@ -159,7 +160,15 @@ func TestScreenStatus_FindsWhatTheAgentDoesNotReport(t *testing.T) {
 				screen: newTextScreen(10, 40),
 			}
 			w.screen.write([]byte(row.screen))
-			assert.Equal(t, row.want, w.status())
+			w.working = regexp.MustCompile(`^busy`)
+			assert.Equal(t, row.want, w.status(agentStatus{}))
+			if row.want == (agentStatus{}) {
+				idle, limited := agentStatus{activity: word.Idle}, agentStatus{word.Waiting, word.Limit, "x"}
+				assert.Equal(t, idle, w.status(idle), "a line that shows nothing changes nothing")
+				assert.Equal(t, agentStatus{}, w.status(limited))
+				w.working = nil
+				assert.Equal(t, agentStatus{}, w.status(idle))
+			}
 		})
 	}
 }

@@ -259,6 +259,7 @@ func (l *agentLoader) newParsers() parsers {
 		"Status.SetupPattern":      parser(&status.SetupPattern, "", pattern),
 		"Status.LimitPattern":      parser(&status.LimitPattern, "", pattern),
 		"Status.IdlePattern":       parser(&status.IdlePattern, "", pattern),
+		"Status.WorkingPattern":    parser(&status.WorkingPattern, "", pattern),
 		"Status.RetryPattern":      parser(&status.RetryPattern, "", pattern),
 		"Status.BackgroundPattern": parser(&status.BackgroundPattern, "", pattern),
 		"Status.ReadyTimeoutSec":   parser(&status.ReadyTimeout, defaultReadyTimeout, finiteSpan),

@@ -23,6 +23,8 @@ type Status struct {
 	LimitPattern string
 	// IdlePattern=: for the last line of the screen of an agent that has nothing to do; "" for none
 	IdlePattern string
+	// WorkingPattern=: for the last line of the screen of an agent that works; "" for none
+	WorkingPattern string
 	// RetryPattern=: for a screen line that shows that the agent tries again after a failure; ""
 	// for none
 	RetryPattern string

@@ -49,9 +49,10 @@ type Spec struct {
 	SetupPattern string
 
 	// Regular expressions of a dialog on the screen about a usage limit, and of the last line of the
-	// screen while the agent has nothing to do; "" for none.
-	LimitPattern string
-	IdlePattern  string
+	// screen while the agent has nothing to do, and while it works; "" for none.
+	LimitPattern   string
+	IdlePattern    string
+	WorkingPattern string
 
 	// Regular expressions of a screen line with which the agent shows that it tries again after a
 	// failure, and of the message with which an agent that reports that it works has finished its
@@ -92,6 +93,7 @@ const (
 	specClear         = 'C'
 	specLimit         = 'U'
 	specIdle          = 'O'
+	specBusy          = 'J'
 	specRetry         = 'Y'
 	specBackground    = 'G'
 	specTimeout       = 'T'
@@ -120,7 +122,7 @@ func (s *Spec) Append(b []byte) []byte {
 	b = appendNumber(b, specIdleAfter, int64(s.IdleAfter))
 	texts := s.texts()
 	for _, tag := range []byte{
-		specPrompt, specNotify, specReady, specWorking, specBlocked, specSetup, specLimit, specIdle,
+		specPrompt, specNotify, specReady, specWorking, specBlocked, specSetup, specLimit, specIdle, specBusy,
 		specRetry, specBackground, specClear, specSession, specProgram,
 	} {
 		if text := *texts[tag]; text != "" {
@@ -196,6 +198,7 @@ func (s *Spec) texts() map[byte]*string {
 		specSetup:      &s.SetupPattern,
 		specLimit:      &s.LimitPattern,
 		specIdle:       &s.IdlePattern,
+		specBusy:       &s.WorkingPattern,
 		specRetry:      &s.RetryPattern,
 		specBackground: &s.BackgroundPattern,
 		specClear:      &s.ClearKeys,

@@ -32,6 +32,14 @@ type statusReports struct {
 	lastMisreport    session.Evidence // the last report for the session that Misreported has dropped
 	nextMisreportLog time.Duration    // by CLOCK_MONOTONIC: the next such report is not logged before
 	nextSlot         time.Time        // when the next report would be accepted if bursts were not allowed
+	delayed          *delayedReport   // the last report, if it has exceeded the limit, else nil
+	timerRuns        bool             // applyDelayed will be called
+}
+
+// delayedReport is a report that is applied once the limit of reports permits it.
+type delayedReport struct {
+	report Report
+	at     session.Moment
 }
 
 // Report records a status report of a hook of the session's agent. Errors: NoSuchSession,
@@ -50,9 +58,13 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 }
 
 // reported records the report of a hook, which has the time at. It returns what to wait for, nil if
-// the report changes nothing. Errors: OverLimit.
+// the report changes nothing. A report that exceeds the limit is delayed. Errors: OverLimit.
 func (r *statusReports) reported(report Report, at session.Moment) (<-chan error, error) {
 	e := r.e
+	if r.delayed != nil && report.ConversationID == "" {
+		report.ConversationID = r.delayed.report.ConversationID
+	}
+	r.delayed = nil
 	status, changed := e.rec.NextReport(session.Report{
 		Activity: report.Activity, Reason: report.Reason, Message: report.Message, At: at.At, Monotonic: at.Monotonic,
 	})
@@ -61,9 +73,14 @@ func (r *statusReports) reported(report Report, at session.Moment) (<-chan error
 	if !changed && !newConversation {
 		return nil, nil
 	}
-	if !r.takeSlot(time.Now()) {
-		return nil, refuse(OverLimit, "session %q reports too often: "+
-			"at most %d reports at once, then one every %v", e.rec.ID, reportBurst, reportEvery)
+	if wait := r.takeSlot(time.Now()); wait > 0 {
+		r.delayed = &delayedReport{report, at}
+		if run := e.rec.Run.ID; !r.timerRuns {
+			r.timerRuns = true
+			e.loop.clocks.AfterFunc(wait, func() { e.postFor(run, r.applyDelayed) })
+		}
+		return nil, refuse(OverLimit, "session %q reports too often: at most %d reports at once, then one every %v; "+
+			"the last one is delayed", e.rec.ID, reportBurst, reportEvery)
 	}
 	if newConversation {
 		e.setConversation(conversation, session.Reported)
@@ -74,6 +91,14 @@ func (r *statusReports) reported(report Report, at session.Moment) (<-chan error
 		e.apply(session.StatusReported{Run: e.rec.Run.ID, Source: session.FromReport, Report: status})
 	}
 	return e.whenPublished(), nil
+}
+
+// applyDelayed applies the report that has exceeded the limit, unless another one has replaced it.
+func (r *statusReports) applyDelayed() {
+	r.timerRuns = false
+	if d := r.delayed; d != nil && !r.e.rec.Run.Ended() {
+		_, _ = r.reported(d.report, d.at)
+	}
 }
 
 // readLeft records the report that a hook has left because no daemon answered in time. It is
@@ -91,7 +116,7 @@ func (r *statusReports) readLeft() {
 	if err == nil && ok && !isOld && !e.rec.Run.Ended() {
 		_, err = r.reported(report, session.Moment{At: left.At, Monotonic: left.Monotonic})
 	}
-	if err != nil && e.takeLogSlot("left report") {
+	if err != nil && kindOf(err) != OverLimit && e.takeLogSlot("left report") {
 		e.loop.log.Warn("ignored the report that a hook has left", "session", e.rec.ID, "err", err)
 	}
 }
@@ -202,16 +227,17 @@ const (
 	reportEvery = 500 * time.Millisecond
 )
 
-// takeSlot reports whether the limit of reports permits another one now, and counts it if so.
-func (r *statusReports) takeSlot(now time.Time) bool {
+// takeSlot counts another report if the limit of reports permits it now. It returns how long it
+// takes until the limit permits it, else 0.
+func (r *statusReports) takeSlot(now time.Time) (wait time.Duration) {
 	if r.nextSlot.Before(now) {
 		r.nextSlot = now
 	}
-	if r.nextSlot.Sub(now) > (reportBurst-1)*reportEvery {
-		return false
+	if wait = r.nextSlot.Sub(now) - (reportBurst-1)*reportEvery; wait > 0 {
+		return wait
 	}
 	r.nextSlot = r.nextSlot.Add(reportEvery)
-	return true
+	return 0
 }
 
 // shimSources are the sources whose status reports a shim forwards.

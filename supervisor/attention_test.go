@@ -112,7 +112,7 @@ func TestReport_RefusesInvalidOnes(t *testing.T) {
 	})
 }
 
-// TestReport_RateIsLimited: reports that change nothing do not count.
+// TestReport_RateIsLimited: reports that change nothing do not count. The last one is never lost.
 func TestReport_RateIsLimited(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.startWithShim()
@@ -127,6 +127,22 @@ func TestReport_RateIsLimited(t *testing.T) {
 		<-time.After(reportEvery)
 		require.NoError(t, report(reportBurst))
 		assert.Equal(t, OverLimit, kindOf(report(reportBurst+1)))
+		for range 100 {
+			_ = report(reportBurst)
+			assert.Equal(t, OverLimit, kindOf(report(reportBurst+1)))
+		}
+		activity := func() string {
+			snap, err := b.sup.Session("shop")
+			require.NoError(t, err)
+			return snap.Activity
+		}
+		assert.Equal(t, "working", activity())
+		<-time.After(reportEvery)
+		synctest.Wait()
+		assert.Equal(t, "idle", activity(), "the last one is delayed")
+		assert.Equal(t, OverLimit, kindOf(b.sup.Report(b.t.Context(), "shop", Report{Activity: "waiting"})))
+		b.exit("shop", 0)
+		<-time.After(time.Minute)
 		s.disconnect()
 	})
 }

@@ -133,31 +133,33 @@ func (s *shim) checkScreen(now time.Time) {
 	if w == nil {
 		return
 	}
-	status := w.status(s.reports[sourceScreen].agentStatus)
+	status, ok := w.status()
+	if isComplete := s.lastOutput.Add(s.spec.ReadyTimeout); !ok && isComplete.After(now) {
+		s.timers.set(timerScreen, isComplete)
+		return
+	}
 	s.setStatus(sourceScreen, status)
 	if status.reason != word.Setup && !w.setupDeadline.After(now) {
 		s.endSetup()
 	}
 }
 
-// status returns what the screen shows. Before is what it has shown so far: that still applies if
-// the last line shows nothing, because a dialog covers it, or because it is only drawn in part.
-func (w *screenStatus) status(before agentStatus) agentStatus {
+// status returns what the screen shows. It returns false if the last line shows neither that the
+// agent works nor that it has nothing to do, although it has to show one of these: a dialog covers
+// it, or it is only drawn in part.
+func (w *screenStatus) status() (status agentStatus, ok bool) {
 	lines := w.lines()
 	if text := w.setupLine(lines); text != "" {
-		return agentStatus{activity: word.Waiting, reason: word.Setup, text: text}
+		return agentStatus{activity: word.Waiting, reason: word.Setup, text: text}, true
 	}
 	if text := w.limitText(lines); text != "" {
-		return agentStatus{activity: word.Waiting, reason: word.Limit, text: text}
+		return agentStatus{activity: word.Waiting, reason: word.Limit, text: text}, true
 	}
 	if text := w.retryText(lines); text != "" {
-		return agentStatus{activity: word.Working, reason: word.Error, text: text}
+		return agentStatus{activity: word.Working, reason: word.Error, text: text}, true
 	}
 	activity := w.activity(lines)
-	if activity == "" && w.working != nil && before.reason == "" {
-		activity = before.activity
-	}
-	return agentStatus{activity: activity}
+	return agentStatus{activity: activity}, activity != "" || w.working == nil
 }
 
 // endSetup ends the search for a dialog at the start of the agent.

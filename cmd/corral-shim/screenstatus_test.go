@@ -161,14 +161,12 @@ func TestScreenStatus_FindsWhatTheAgentDoesNotReport(t *testing.T) {
 			}
 			w.screen.write([]byte(row.screen))
 			w.working = regexp.MustCompile(`^busy`)
-			assert.Equal(t, row.want, w.status(agentStatus{}))
-			if row.want == (agentStatus{}) {
-				idle, limited := agentStatus{activity: word.Idle}, agentStatus{word.Waiting, word.Limit, "x"}
-				assert.Equal(t, idle, w.status(idle), "a line that shows nothing changes nothing")
-				assert.Equal(t, agentStatus{}, w.status(limited))
-				w.working = nil
-				assert.Equal(t, agentStatus{}, w.status(idle))
-			}
+			status, ok := w.status()
+			assert.Equal(t, row.want, status)
+			assert.Equal(t, row.want != agentStatus{}, ok)
+			w.working = nil
+			_, ok = w.status()
+			assert.True(t, ok)
 		})
 	}
 }
@@ -187,6 +185,29 @@ func TestScreenStatus_IsFollowedUntilTheEnd(t *testing.T) {
 		s.typeKeys("\n")
 		assert.Equal(t, activity, d.expectReport(word.Screen).Activity)
 	}
+	s.typeKeys("\n")
+	s.wait()
+}
+
+// TestScreenStatus_IgnoresALineThatIsDrawnInPart: what the last line has shown applies until a line
+// that shows nothing has stayed for a moment.
+func TestScreenStatus_IgnoresALineThatIsDrawnInPart(t *testing.T) {
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf ready; read next; printf '\033[2J'; sleep 0.3; printf '\033[H'; sleep 0.3; printf ready
+read next; printf '\033[2J\033[Hdialog'; read next; printf '\033[2J\033[Hready'; read end`)
+	ts.spec.IdlePattern, ts.spec.WorkingPattern, ts.spec.ReadyTimeout = "^ready$", "^working$", 500*time.Millisecond
+	s := ts.startShim()
+	d := ts.connect()
+	first := d.expectReport(word.Screen)
+	assert.Equal(t, word.Idle, first.Activity)
+	s.typeKeys("\n")
+	s.waitFor("\x1b[Hready")
+	begin := time.Now()
+	s.typeKeys("\n")
+	covered := d.expectReport(word.Screen)
+	assert.Empty(t, covered.Activity)
+	assert.True(t, covered.Since.After(begin), "the line that was drawn in part is not reported")
+	s.typeKeys("\n")
+	assert.Equal(t, word.Idle, d.expectReport(word.Screen).Activity)
 	s.typeKeys("\n")
 	s.wait()
 }

@@ -129,6 +129,9 @@ func TestShippedAgents_DetectConversationIDs(t *testing.T) {
 	assert.Equal(t, id, file.FindStringSubmatch(path)[1])
 	assert.Nil(t, file.FindStringSubmatch(path+" (deleted)"))
 	assert.Nil(t, file.FindStringSubmatch("/h/rollout-/"+id+".jsonl"))
+	file = agents["antigravity"].IdFile
+	assert.Equal(t, id, file.FindStringSubmatch("/h/.gemini/antigravity-cli/conversations/" + id + ".db")[1])
+	assert.Nil(t, file.FindStringSubmatch("/h/.gemini/antigravity-cli/conversations/"+id+".db-wal"))
 	content := agents["codex"].IdFileContent
 	assert.Regexp(t, content,
 		`{"type":"session_meta","payload":{"id":"`+id+`","source":"cli","thread_source":"user"}}`+"\n{}")

@@ -63,6 +63,17 @@ func (s *subject) saved() {
 	})
 }
 
+// saves waits until Kimi Code has saved a text, which it does a moment after it has shown it.
+func (s *subject) saves(text string) {
+	s.t.Helper()
+	id := s.known()
+	testbed.Poll(s.t, "Kimi Code has saved "+text, func() bool {
+		files, err := filepath.Glob(s.dir + "/.kimi-code/sessions/*/" + id + "/agents/main/wire.jsonl")
+		require.NoError(s.t, err)
+		return len(files) == 1 && strings.Contains(readFile(s.t, files[0]), text)
+	})
+}
+
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

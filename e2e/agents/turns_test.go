@@ -309,8 +309,11 @@ func TestResume_ContinuesNewConversation(t *testing.T) {
 			s.shows("The model has read: my name is Berta")
 			second := s.await("in another conversation",
 				func(now client.Session) bool { return now.ConversationId != first }).ConversationId
-			if row.agent == "claude" {
+			switch row.agent {
+			case "claude":
 				s.saved()
+			case "kimi":
+				s.saves("The model has read: my name is Berta")
 			}
 			s.kill(syscall.SIGKILL)
 			s.is("failed")

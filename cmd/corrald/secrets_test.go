@@ -58,6 +58,13 @@ func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 	require.NoError(t, os.Remove(out))
 	require.NoError(t, d.manager("BeginSession", []any{"secret", "restart", spec{"CallerEnvironment": caller}.variants()}))
 	arrived()
+	require.NoError(t, os.Remove(out))
+	s.must("Suspend")
+	options := spec{"CallerEnvironment": caller, "x-later": true}.variants()
+	require.NoError(t, d.manager("SendInputEx", []any{"secret", "", dbusapi.InputResume, options}))
+	arrived()
+	unknown := spec{"Later": true}.variants()
+	assertRefused(t, d.manager("SendInputEx", []any{"secret", "", uint64(0), unknown}), dbusapi.InvalidArgs, "Later")
 	for _, unit := range []string{"app-corral-command-secret.scope", "corrald.service"} {
 		assert.NotContains(t, testbed.Systemctl(t, "show", unit), "canary-of")
 	}
@@ -93,11 +100,11 @@ func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 			var message struct{ Type, Member string }
 			require.NoError(t, json.Unmarshal([]byte(line), &message))
 			assert.Equal(t, "method_call", message.Type, "%s", line)
-			assert.Contains(t, []string{"CreateSession", "BeginSession"}, message.Member)
+			assert.Contains(t, []string{"CreateSession", "BeginSession", "SendInputEx"}, message.Member)
 			calls++
 		}
 	}
-	assert.Equal(t, 2, calls)
+	assert.Equal(t, 3, calls)
 }
 
 // assertNoSecretFiles checks every file that Corral has written, or that another program has

@@ -94,6 +94,11 @@ func TestRowEx_HasExtraFacts(t *testing.T) {
 			properties{"AttentionTimestamp": uint64(7), "AttentionAcknowledged": true},
 		},
 		{
+			"a request that is tried again",
+			supervisor.Snapshot{State: "running", StatusText: "retrying (overloaded)"},
+			properties{"StatusText": "retrying (overloaded)"},
+		},
+		{
 			"an exit",
 			supervisor.Snapshot{State: "failed", Result: "exit-code", ExecMainCode: 1, ExecMainStatus: 3},
 			properties{"Result": "exit-code", "ExecMainCode": int32(1), "ExecMainStatus": int32(3)},

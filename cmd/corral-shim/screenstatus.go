@@ -1,11 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/shimwire"
@@ -19,6 +20,7 @@ type screenStatus struct {
 	setup, limit, retry, idle, working *regexp.Regexp
 
 	screen        textScreen
+	text          []byte    // its lines that are not empty, when it was last read
 	setupDeadline time.Time // after this time a screen without a dialog ends the search for one
 }
 
@@ -60,68 +62,77 @@ func (s *shim) scheduleScreenCheck() {
 
 // showsSetup reports whether the screen shows a dialog at the start. The receiver may be nil.
 func (w *screenStatus) showsSetup() bool {
-	return w != nil && w.setup != nil && w.setupLine(w.lines()) != ""
+	if w == nil || w.setup == nil {
+		return false
+	}
+	w.read()
+	return w.line(w.setup) != ""
 }
 
-// lines returns the lines of the screen that are not empty.
-func (w *screenStatus) lines() []string {
-	lines := make([]string, 0, w.screen.rows)
+// read sets text to the lines of the screen that are not empty. Its memory is reused, because the
+// screen of an agent is read for days.
+func (w *screenStatus) read() {
+	w.text = w.text[:0]
 	for row := range w.screen.rows {
-		if line := w.screen.line(row); line != "" {
-			lines = append(lines, line)
+		if before := len(w.text); before > 0 {
+			w.text = w.screen.appendLine(append(w.text, '\n'), row)
+			if len(w.text) == before+1 {
+				w.text = w.text[:before]
+			}
+		} else {
+			w.text = w.screen.appendLine(w.text, row)
 		}
 	}
-	return lines
-}
-
-// setupLine returns the first line that is part of a dialog at the start, "" if there is none.
-func (w *screenStatus) setupLine(lines []string) string {
-	i := slices.IndexFunc(lines, func(line string) bool { return w.setup != nil && w.setup.MatchString(line) })
-	if i < 0 {
-		return ""
-	}
-	return shimwire.SanitizeLine(lines[i])
 }
 
 // limitText returns the text of a dialog about a usage limit, "" if there is none.
-func (w *screenStatus) limitText(lines []string) string {
+func (w *screenStatus) limitText() string {
 	if w.limit == nil {
 		return ""
 	}
-	return matchedText(w.limit, strings.Join(lines, "\n"))
+	return matchedText(w.limit, w.text)
 }
 
 // retryText returns what the screen shows about a failure after which the agent tries again, "" if
 // it shows nothing.
-func (w *screenStatus) retryText(lines []string) string {
-	i := slices.IndexFunc(lines, func(line string) bool { return w.retry != nil && w.retry.MatchString(line) })
-	if i < 0 {
-		return ""
+func (w *screenStatus) retryText() string {
+	if line := w.line(w.retry); line != "" {
+		return matchedText(w.retry, []byte(line))
 	}
-	return matchedText(w.retry, lines[i])
+	return ""
+}
+
+// line returns the first line that matches the pattern, "" if there is none.
+func (w *screenStatus) line(pattern *regexp.Regexp) string {
+	if pattern != nil {
+		for line := range bytes.SplitSeq(w.text, []byte{'\n'}) {
+			if pattern.Match(line) {
+				return shimwire.SanitizeLine(string(line))
+			}
+		}
+	}
+	return ""
 }
 
 // matchedText returns what the first group of the pattern matches in the text or, if it has none,
 // the whole pattern. It returns "" if the pattern does not match.
-func matchedText(pattern *regexp.Regexp, text string) string {
-	found := pattern.FindStringSubmatch(text)
+func matchedText(pattern *regexp.Regexp, text []byte) string {
+	found := pattern.FindSubmatch(text)
 	if found == nil {
 		return ""
 	}
-	return shimwire.SanitizeLine(strings.ReplaceAll(found[min(1, len(found)-1)], "\n", " "))
+	return shimwire.SanitizeLine(strings.ReplaceAll(string(found[min(1, len(found)-1)]), "\n", " "))
 }
 
 // activity returns what the last line shows that the agent does, "" if it shows neither that it
 // works nor that it has nothing to do. Only that line counts: the ones above may have been written
 // by anybody.
-func (w *screenStatus) activity(lines []string) string {
-	shows := func(pattern *regexp.Regexp) bool {
-		return pattern != nil && len(lines) > 0 && pattern.MatchString(lines[len(lines)-1])
-	}
+func (w *screenStatus) activity() string {
+	last := w.text[bytes.LastIndexByte(w.text, '\n')+1:]
 	switch {
-	case shows(w.working):
+	case w.working != nil && w.working.Match(last):
 		return word.Working
-	case shows(w.idle):
+	case w.idle != nil && w.idle.Match(last):
 		return word.Idle
 	}
 	return ""
@@ -148,17 +159,17 @@ func (s *shim) checkScreen(now time.Time) {
 // agent works nor that it has nothing to do, although it has to show one of these: a dialog covers
 // it, or it is only drawn in part.
 func (w *screenStatus) status() (status agentStatus, ok bool) {
-	lines := w.lines()
-	if text := w.setupLine(lines); text != "" {
+	w.read()
+	if text := w.line(w.setup); text != "" {
 		return agentStatus{activity: word.Waiting, reason: word.Setup, text: text}, true
 	}
-	if text := w.limitText(lines); text != "" {
+	if text := w.limitText(); text != "" {
 		return agentStatus{activity: word.Waiting, reason: word.Limit, text: text}, true
 	}
-	if text := w.retryText(lines); text != "" {
+	if text := w.retryText(); text != "" {
 		return agentStatus{activity: word.Working, reason: word.Error, text: text}, true
 	}
-	activity := w.activity(lines)
+	activity := w.activity()
 	return agentStatus{activity: activity}, activity != "" || w.working == nil
 }
 
@@ -186,16 +197,23 @@ func isExplicit(source int, status agentStatus) bool {
 	return false
 }
 
-// line returns the text of a row without the frame drawn around it.
-func (t *textScreen) line(row int) string {
-	var b strings.Builder
-	for _, c := range t.cells[row*t.cols : (row+1)*t.cols] {
+// appendLine appends the text of a row without the frame drawn around it.
+func (t *textScreen) appendLine(b []byte, row int) []byte {
+	isMargin := func(c rune) bool {
+		return c == 0 || unicode.IsSpace(c) || c == '|' || c >= 0x2500 && c <= 0x257f // box drawing
+	}
+	cells := t.cells[row*t.cols : (row+1)*t.cols]
+	for len(cells) > 0 && isMargin(cells[0]) {
+		cells = cells[1:]
+	}
+	for len(cells) > 0 && isMargin(cells[len(cells)-1]) {
+		cells = cells[:len(cells)-1]
+	}
+	for _, c := range cells {
 		if c == 0 {
 			c = ' '
 		}
-		b.WriteRune(c)
+		b = utf8.AppendRune(b, c)
 	}
-	return strings.TrimFunc(b.String(), func(c rune) bool {
-		return unicode.IsSpace(c) || c == '|' || c >= 0x2500 && c <= 0x257f // box drawing
-	})
+	return b
 }

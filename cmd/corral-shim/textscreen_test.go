@@ -18,7 +18,7 @@ func rowsAfter(output string, size int) []string {
 	}
 	rows := make([]string, screen.rows)
 	for row := range rows {
-		rows[row] = screen.line(row)
+		rows[row] = string(screen.appendLine(nil, row))
 	}
 	return rows
 }
@@ -80,9 +80,9 @@ func TestTextScreen_Resize(t *testing.T) {
 	screen := newTextScreen(3, 10)
 	screen.write([]byte("one\r\ntwo\r\nthree"))
 	screen.resize(2, 4)
-	assert.Equal(t, "one", screen.line(0))
+	assert.Equal(t, "one", string(screen.appendLine(nil, 0)))
 	screen.write([]byte("\r\nx"))
-	assert.Equal(t, []string{"two", "x"}, []string{screen.line(0), screen.line(1)})
+	assert.Equal(t, []string{"two", "x"}, []string{string(screen.appendLine(nil, 0)), string(screen.appendLine(nil, 1))})
 	screen.resize(1<<20, 0)
 	assert.Equal(t, maxSide, screen.rows)
 	screen.write([]byte("yz"))

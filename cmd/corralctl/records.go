@@ -12,6 +12,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
+	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/store"
 )
@@ -45,10 +46,23 @@ func savedSessions(unknown string) ([]client.Session, error) {
 	}
 	sessions := make([]client.Session, 0, len(records))
 	for _, record := range records {
+		applyRecordedExit(record)
 		sessions = append(sessions, savedSession(record, unknown))
 	}
 	slices.SortFunc(sessions, func(a, b client.Session) int { return strings.Compare(a.Id, b.Id) })
 	return sessions, nil
+}
+
+// applyRecordedExit applies the exit that a shim has recorded and that corrald had not saved yet,
+// or that happened after corrald had exited.
+func applyRecordedExit(record *session.Session) {
+	if record.Run == nil || record.Run.Ended() {
+		return
+	}
+	status, err := exitstatus.Read(filepath.Join(stateDirectory(), "sessions", record.ID))
+	if err == nil && status.RunID == record.Run.ID {
+		record.Apply(session.AgentExited{Status: status})
+	}
 }
 
 // savedSession converts a record. The state of a live session is unknown, and so are the counters

@@ -189,7 +189,12 @@ func (s *subject) rests() {
 
 // soon reports whether a change that matches is published after the mark within half a second.
 func (s *subject) soon(mark int, is func(change) bool) bool {
-	for deadline := time.After(500 * time.Millisecond); ; {
+	return s.within(500*time.Millisecond, mark, is)
+}
+
+// within reports whether a change that matches is published after the mark in this time.
+func (s *subject) within(limit time.Duration, mark int, is func(change) bool) bool {
+	for deadline := time.After(limit); ; {
 		changes, _, more := s.since(mark)
 		if slices.ContainsFunc(changes, is) {
 			return true

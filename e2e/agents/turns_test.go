@@ -76,6 +76,8 @@ func (s *subject) turnOfKind(m behaviour, n int, d *delays) {
 	case 2:
 		s.turn(mark, n, "RUN: touch n%d")
 		_, at := s.becomes(mark, waiting)
+		s.shows(m.asks)
+		s.rests() // it ignores keys for a moment
 		s.until(at, []string{"Escape"}, isIdle)
 		states += waiting + ", idle"
 	case 3:
@@ -114,12 +116,13 @@ func (s *subject) turn(mark, n int, command string) {
 	s.model.Release(gate)
 }
 
-// until presses keys repeatedly until a change that matches is published.
+// until presses keys until a change that matches is published: again only if the agent has ignored
+// them, because a key that comes after the change would be input for something else.
 func (s *subject) until(mark int, keys []string, is func(change) bool) {
 	s.t.Helper()
 	for begin := time.Now(); ; {
 		s.press(keys...)
-		if s.soon(mark, is) {
+		if s.within(5*time.Second, mark, is) {
 			return
 		}
 		require.Less(s.t, time.Since(begin), 30*time.Second, "session %s does not take %q\n%s", s.id, keys, s.look())

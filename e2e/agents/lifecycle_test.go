@@ -27,7 +27,8 @@ type behaviour struct {
 
 // interrupt returns the keys that interrupt a turn.
 func (m behaviour) interrupt() []string {
-	if m.agent == "copilot" {
+	switch m.agent {
+	case "copilot", "kilo", "opencode": // they ask for a second one, which must follow soon
 		return []string{"Escape", "Escape"}
 	}
 	return []string{"Escape"}

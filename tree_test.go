@@ -34,7 +34,7 @@ var leaves = []string{
 	"internal/journal",
 	"internal/keys", "internal/logind", "internal/loginshell", "internal/mounts",
 	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program", "internal/propertysyntax",
-	"internal/safefile", "internal/shimwire", "internal/sshagent", "internal/termsizes",
+	"internal/resettime", "internal/safefile", "internal/shimwire", "internal/sshagent", "internal/termsizes",
 	"internal/transient", "internal/unitname", "internal/version",
 	"internal/walltimer", "internal/worktree",
 }
@@ -52,6 +52,7 @@ var plan = map[string][]string{
 	"cmd/corralctl/transcript": {"internal/ecma48"},
 	"cmd/corralctl/wording": {
 		"dbusapi/client", "dbusapi/word", "internal/config", "internal/outcome", "internal/plaintext",
+		"internal/resettime",
 	},
 	"cmd/corrald": slices.Concat([]string{
 		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/effects", "supervisor/environments",
@@ -59,8 +60,8 @@ var plan = map[string][]string{
 	}, leaves),
 	"cmd/corral-shim": {
 		"dbusapi/word", "internal/clock", "internal/ecma48", "internal/exitstatus", "internal/keys", "internal/outcome",
-		"internal/proc", "internal/program", "internal/safefile", "internal/shimwire", "internal/termsizes",
-		"internal/unitname", "internal/version",
+		"internal/proc", "internal/program", "internal/resettime", "internal/safefile", "internal/shimwire",
+		"internal/termsizes", "internal/unitname", "internal/version",
 	},
 
 	// The bus: the contract and its two sides, which share nothing else.

@@ -28,7 +28,7 @@ var (
 	SessionXML string
 )
 
-// Flags of RemoveSession, SendInput and Capture.
+// Flags of RemoveSession, SendInput, ContinueAfterLimit and Capture.
 const (
 	RemoveForce    uint64 = 1 // stop the session first if it is running
 	RemoveWorktree uint64 = 2 // remove its git worktree too, unless that would lose work
@@ -37,6 +37,8 @@ const (
 	InputEnter     uint64 = 1 // press Enter after the text
 	InputIfWaiting uint64 = 2 // only while the agent waits for input
 	InputResume    uint64 = 4 // resume a suspended session first
+
+	ContinueIfDue uint64 = 1 // only if ContinueTimestamp has passed
 
 	CaptureEscapes uint64 = 1 // keep escape sequences
 )

@@ -20,6 +20,8 @@ type Manager struct {
 	// The number of sessions whose agent has finished its turn (Attention is turn-ended), whether
 	// acknowledged or not.
 	NTurnEnded uint32
+	// The number of sessions whose agent has reached a usage limit (Attention is limit).
+	NLimited uint32
 	// The number of sessions in the state failed.
 	NFailed uint32
 	// The number of sessions in the state stale.
@@ -53,6 +55,7 @@ var ManagerProperties = []Property{
 	{Name: "NRunning", Announced: AnnouncedWithValue},
 	{Name: "NWaiting", Announced: AnnouncedWithValue},
 	{Name: "NTurnEnded", Announced: AnnouncedWithValue},
+	{Name: "NLimited", Announced: AnnouncedWithValue},
 	{Name: "NFailed", Announced: AnnouncedWithValue},
 	{Name: "NStale", Announced: AnnouncedWithValue},
 	{Name: "NSuspended", Announced: AnnouncedWithValue},
@@ -106,8 +109,13 @@ type Session struct {
 	AttentionSource string
 	// When Attention was raised, 0 if it is empty.
 	AttentionTimestamp uint64
+	// When the usage limit resets, if Attention is limit and that time is known; otherwise 0.
+	AttentionUntil uint64
 	// Whether a person has seen the request. Nobody is notified of it any more.
 	AttentionAcknowledged bool
+	// When corrald gives the agent ContinueText= because a usage limit has reset by then; 0 if it
+	// does not. The session may be suspended until then.
+	ContinueTimestamp uint64
 	// That the agent is retrying something that has failed, with the cause in brackets; or the
 	// status that it reports with STATUS= (sd_notify, of agents with Type=notify). It is never
 	// broadcast. Its changes are announced without the new value.
@@ -223,7 +231,9 @@ var SessionProperties = []Property{
 	{Name: "AttentionMessage", Announced: AnnouncedWithoutValue},
 	{Name: "AttentionSource", Announced: AnnouncedWithValue},
 	{Name: "AttentionTimestamp", Announced: AnnouncedWithValue},
+	{Name: "AttentionUntil", Announced: AnnouncedWithValue},
 	{Name: "AttentionAcknowledged", Announced: AnnouncedWithValue},
+	{Name: "ContinueTimestamp", Announced: AnnouncedWithValue},
 	{Name: "StatusText", Announced: AnnouncedWithoutValue},
 	{Name: "ConversationId", Announced: AnnouncedWithValue},
 	{Name: "Result", Announced: AnnouncedWithValue},

@@ -12,6 +12,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/internal/plaintext"
+	"github.com/corrald/corral/internal/resettime"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -93,6 +94,8 @@ func describeAttention(n *supervisor.Snapshot) string {
 	switch {
 	case n.Attention == word.Failed && how != "":
 		return "failed, " + how
+	case n.Attention == word.Limit && n.AttentionUntil.After(time.Now()):
+		return "limit until " + resettime.Format(n.AttentionUntil, time.Now())
 	case n.Attention == "" && n.Interrupted:
 		return word.Suspended
 	}
@@ -110,6 +113,9 @@ func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 		if line != "" {
 			lines = append(lines, line)
 		}
+	}
+	if !n.ContinueAt.IsZero() {
+		lines = append(lines, "continues at "+resettime.Format(n.ContinueAt, time.Now()))
 	}
 	place := plaintext.Line(plaintext.AbbreviateHome(n.WorkingDirectory, s.Home))
 	if n.Exited.After(n.Started) && !n.AgentAlive {

@@ -16,11 +16,12 @@ import (
 
 // Report is a status report of an agent's hook.
 type Report struct {
-	Activity       string // session.Working, Idle or Waiting
-	Reason         string // one of word.Reasons, or "": then the reason for waiting is a question
-	Message        string // for a person; what shimwire.SanitizeLine returns for it is stored
-	ConversationID string // the agent's own id of its conversation, "" if it is not reported
-	Expected       string // the session to which the caller believes that it belongs, or ""; see Misreported
+	Activity       string    // session.Working, Idle or Waiting
+	Reason         string    // one of word.Reasons, or "": then the reason for waiting is a question
+	Message        string    // for a person; what shimwire.SanitizeLine returns for it is stored
+	Until          time.Time // of the reason limit: when it resets; zero if that is unknown
+	ConversationID string    // the agent's own id of its conversation, "" if it is not reported
+	Expected       string    // the session to which the caller believes that it belongs, or ""; see Misreported
 }
 
 // statusReports is what is known of the status of a run's agent in addition to its facts.
@@ -66,7 +67,8 @@ func (r *statusReports) reported(report Report, at session.Moment) (<-chan error
 	}
 	r.delayed = nil
 	status, changed := e.rec.NextReport(session.Report{
-		Activity: report.Activity, Reason: report.Reason, Message: report.Message, At: at.At, Monotonic: at.Monotonic,
+		Activity: report.Activity, Reason: report.Reason, Message: report.Message, Until: report.Until,
+		At: at.At, Monotonic: at.Monotonic,
 	})
 	rules, conversation := e.loop.settings.conversationRules(e.rec), report.ConversationID
 	newConversation := rules.IsNew(conversation, e.run.openFileDetection.reported)
@@ -107,7 +109,8 @@ func (r *statusReports) readLeft() {
 	e := r.e
 	left, ok, err := hookreport.Take(e.loop.settings.runtimeDir(e.rec.ID))
 	report := Report{
-		Activity: left.Activity, Reason: left.Reason, Message: left.Message, ConversationID: left.ConversationID,
+		Activity: left.Activity, Reason: left.Reason, Message: left.Message, Until: left.Until,
+		ConversationID: left.ConversationID,
 	}
 	if ok {
 		err = report.normalize()
@@ -214,11 +217,18 @@ func (r *Report) check() error {
 		return refuse(Invalid, "invalid Reason %s: the only reason of an agent that is working is error", brief(r.Reason))
 	case len(r.Message) > maxReportedText:
 		return refuse(OverLimit, "Message is longer than %d bytes", maxReportedText)
+	case r.Reason != word.Limit && !r.Until.IsZero():
+		return refuse(Invalid, "invalid Until: only the reason limit has one")
+	case !r.Until.IsZero() && !isPlausibleReset(r.Until):
+		return refuse(Invalid, "invalid Until: expected a time within a year of now")
 	case r.ConversationID != "" && !config.ValidConversationID(r.ConversationID):
 		return refuse(Invalid, "invalid ConversationId %s: it cannot be part of a command", brief(r.ConversationID))
 	}
 	return nil
 }
+
+// isPlausibleReset reports whether a usage limit can reset at that time: within a year of now.
+func isPlausibleReset(until time.Time) bool { return time.Until(until).Abs() < 366*24*time.Hour }
 
 // The limit of reports of a session: reportBurst at once, and then one each reportEvery. Reports
 // that repeat the one before do not count.
@@ -255,7 +265,10 @@ func (r *statusReports) received(m shimwire.Message) {
 		return
 	}
 	text := shimwire.SanitizeLine(m.Text)
-	r.apply(m, source, session.Report{Activity: m.Activity, Reason: m.Reason, Message: text})
+	if m.Reason != word.Limit || !isPlausibleReset(m.Until) {
+		m.Until = time.Time{}
+	}
+	r.apply(m, source, session.Report{Activity: m.Activity, Reason: m.Reason, Message: text, Until: m.Until})
 }
 
 // outputReceived records whether the agent prints output (working) or has fallen silent (idle).
@@ -265,6 +278,14 @@ func (r *statusReports) outputReceived(idle bool, m shimwire.Message) {
 		activity = word.Idle
 	}
 	r.apply(m, session.FromOutput, session.Report{Activity: activity})
+}
+
+// typed records that somebody has typed, which matters only to an agent that has reached a usage
+// limit.
+func (r *statusReports) typed(m shimwire.Message) {
+	if r.e.rec.Limit != (session.Limit{}) {
+		r.e.apply(session.Typed{Run: r.e.rec.Run.ID, Monotonic: m.SinceMonotonic})
+	}
 }
 
 // apply applies a status report that the shim has sent with the message m. A shim of an older

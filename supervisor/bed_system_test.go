@@ -58,7 +58,10 @@ type fakeSystem struct {
 	freezer    sync.Mutex
 	frozen     map[string]bool // by control group
 	freezeErr  error
+	texts      atomic.Value                                            // the last text that was typed: a string
+	timerErr   error                                                   // returned by SetContinueTimer
 	create     func(p Plan) (string, error)                            // called by CreateConversationID
+	limit      *conversations.UsageLimit                               // returned by DetectOpen if OpenFile.Limit is set
 	open       string                                                  // returned by DetectOpen
 	preferred  atomic.Value                                            // OpenFile.Known of the last DetectOpen: a string
 	printed    string                                                  // returned by DetectPrinted
@@ -145,6 +148,7 @@ func (f *fakeSystem) Execute(_ context.Context, task Task, report func(session.E
 			f.keySet()
 		}
 	case session.TypeText:
+		f.texts.Store(e.Text)
 		if f.typed != nil {
 			f.typed()
 		}
@@ -182,10 +186,14 @@ func (f *fakeSystem) createConversation(p Plan, report func(session.Event)) erro
 	return err
 }
 
-func (f *fakeSystem) DetectOpen(group string, _ int, file conversations.OpenFile) string {
+func (f *fakeSystem) DetectOpen(group string, _ int, file conversations.OpenFile) conversations.Opened {
 	f.trace("list the open files of %s", group)
 	f.preferred.Store(file.Known)
-	return f.open
+	found := conversations.Opened{ID: f.open}
+	if file.Limit != nil {
+		found.Limit = f.limit
+	}
+	return found
 }
 
 func (f *fakeSystem) DetectPrinted(dir string, _ conversations.Printed, _ conversations.Variables) string {
@@ -246,6 +254,15 @@ func (f *fakeSystem) IsFrozen(group string) bool {
 }
 
 func (f *fakeSystem) EventsFile(string) string { return filepath.Join(f.home, "freezer") }
+
+func (f *fakeSystem) SetContinueTimer(_ context.Context, id string, at time.Time) error {
+	if at.IsZero() {
+		f.trace("no timer for %s", id)
+	} else {
+		f.trace("timer for %s at %s", id, at.UTC().Format(time.TimeOnly))
+	}
+	return f.timerErr
+}
 
 func (f *fakeSystem) StartTime(context.Context) (time.Duration, error) { return f.began, nil }
 

@@ -5,7 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -52,16 +55,26 @@ func (d *openFileDetection) enqueue() bool {
 	}
 	t, run := e.target(), e.rec.Run.ID
 	e.effects.afterSaveAtMost(detectOpenTimeout, func() {
-		id := e.loop.system.Conversations.DetectOpen(t.ControlGroup, t.Agent.PID, *file)
-		e.postFor(run, func() { d.returned(id) })
+		found := e.loop.system.Conversations.DetectOpen(t.ControlGroup, t.Agent.PID, *file)
+		e.postFor(run, func() { d.returned(found) })
 	})
 	return true
 }
 
-// returned records the conversation that was detected, if id is not "".
-func (d *openFileDetection) returned(id string) {
-	e := d.e
+// returned records the conversation that was detected, if there is one, and the usage limit that
+// has ended its last turn: as a report of a hook, which the agent does not have for it.
+func (d *openFileDetection) returned(found conversations.Opened) {
+	e, id := d.e, found.ID
 	d.running = false
+	if found.Limit != nil && e.rec.HasFailed() {
+		if !isPlausibleReset(found.Limit.Until) {
+			found.Limit.Until = time.Time{}
+		}
+		_, _ = e.run.reports.reported(Report{
+			Activity: word.Idle, Reason: word.Limit, Message: shimwire.SanitizeLine(found.Limit.Message),
+			Until: found.Limit.Until,
+		}, e.loop.now())
+	}
 	if id != "" && (e.rec.Run.Conversation != id || e.rec.Run.ConversationFrom != session.OpenFile) {
 		e.setConversation(id, session.OpenFile)
 	}

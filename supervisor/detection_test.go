@@ -23,7 +23,7 @@ type slowDetector struct {
 	wait func()
 }
 
-func (d slowDetector) DetectOpen(group string, agent int, file conversations.OpenFile) string {
+func (d slowDetector) DetectOpen(group string, agent int, file conversations.OpenFile) conversations.Opened {
 	d.wait()
 	return d.fakeSystem.DetectOpen(group, agent, file)
 }

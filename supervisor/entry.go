@@ -32,6 +32,8 @@ type entry struct {
 
 	client client
 
+	continuation continuation // after a usage limit
+
 	detectingPrinted bool // the conversation that the session's last agent has printed is being detected
 
 	nextLog map[string]time.Duration // when each cause may be logged again, by CLOCK_MONOTONIC: see takeLogSlot
@@ -84,7 +86,7 @@ type runtime struct {
 // newEntry returns an entry for a session. The caller adds it to the loop.
 func newEntry(l *loop, rec *session.Session) *entry {
 	e := &entry{loop: l, rec: rec}
-	e.effects.e = e
+	e.effects.e, e.continuation.e = e, e
 	e.resetRun()
 	return e
 }

@@ -34,7 +34,7 @@ type Change struct {
 // affectsCounts reports whether the counts, or the time of the next suspension, may have changed.
 func (c Change) affectsCounts() bool {
 	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity ||
-		c.Old.SuspendsAt != c.New.SuspendsAt
+		c.Old.Attention != c.New.Attention || c.Old.SuspendsAt != c.New.SuspendsAt
 }
 
 // replaceSnapshot replaces the session's published snapshot by a current one, and returns the
@@ -42,6 +42,7 @@ func (c Change) affectsCounts() bool {
 func (e *entry) replaceSnapshot() (c Change, ok bool) {
 	old := e.published
 	if e.removed {
+		e.continuation.schedule(time.Time{})
 		e.published = nil
 		return Change{Old: old}, old != nil
 	}
@@ -49,6 +50,7 @@ func (e *entry) replaceSnapshot() (c Change, ok bool) {
 		e.client.run = e.rec.Run.ID // a client waits, and its call returns that the agent could not be started
 	}
 	e.published = e.takeSnapshot()
+	e.continuation.schedule(e.published.ContinueAt)
 	e.loop.expiry.changed(old.expiry(), e.published.Expires)
 	return Change{Old: old, New: e.published}, true
 }
@@ -146,7 +148,7 @@ func (s *status) report() {
 
 // Counts is the number of sessions, in total and by state, without archived ones.
 type Counts struct {
-	Sessions, Running, Waiting, TurnsEnded, Failed, Stale, Suspended uint32
+	Sessions, Running, Waiting, TurnsEnded, Limited, Failed, Stale, Suspended uint32
 }
 
 // CountOf counts the sessions of the snapshots.
@@ -177,8 +179,11 @@ func (c Counts) with(snap *Snapshot) Counts {
 	if snap.Activity == word.Waiting {
 		c.Waiting++
 	}
-	if snap.Attention == word.TurnEnded {
+	switch snap.Attention {
+	case word.TurnEnded:
 		c.TurnsEnded++
+	case word.Limit:
+		c.Limited++
 	}
 	return c
 }
@@ -199,6 +204,7 @@ func (c Counts) String() string {
 	default:
 		add(c.TurnsEnded, "turns ended")
 	}
+	add(c.Limited, "at a limit")
 	add(c.Failed, word.Failed)
 	add(c.Stale, word.Stale)
 	add(c.Suspended, word.Suspended)

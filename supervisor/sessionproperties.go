@@ -35,6 +35,8 @@ type Snapshot struct {
 	AttentionMessage string            `property:"AttentionMessage"`
 	AttentionSource  string            `property:"AttentionSource"`
 	AttentionSince   time.Time         `property:"AttentionTimestamp"`
+	AttentionUntil   time.Time         `property:"AttentionUntil"`    // when the limit resets that is its Attention
+	ContinueAt       time.Time         `property:"ContinueTimestamp"` // when it is continued after a usage limit
 	// AttentionAcknowledged: a person has seen why it needs attention.
 	AttentionAcknowledged bool      `property:"AttentionAcknowledged"`
 	StatusText            string    `property:"StatusText"`
@@ -244,9 +246,10 @@ func (e *entry) addActivity(snap *Snapshot) {
 	}
 	snap.LastActivity = e.rec.LastOutput()
 	snap.SuspendsAt = e.loop.expiry.suspendsAt(e)
+	snap.ContinueAt = e.continuation.at()
 	if a := e.rec.Attention(); a.Reason != "" {
 		snap.Attention, snap.AttentionMessage, snap.AttentionSource = a.Reason, a.Message, a.Source.Public()
-		snap.AttentionSince, snap.AttentionAcknowledged = a.Since, a.Acknowledged
+		snap.AttentionSince, snap.AttentionUntil, snap.AttentionAcknowledged = a.Since, a.Until, a.Acknowledged
 	}
 }
 

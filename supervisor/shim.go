@@ -181,6 +181,8 @@ func (c *shimConn) handle(m shimwire.Message) {
 		e.apply(session.AgentReady{Run: run, At: m.Since})
 	case shimwire.Prompted:
 		e.apply(session.Prompted{Run: run})
+	case shimwire.Typed:
+		e.run.reports.typed(m)
 	case shimwire.PaneLost:
 		go e.confirmTmuxDeath(run, e.target())
 	case shimwire.PaneClosed:
@@ -207,7 +209,9 @@ func (c *shimConn) handleHello(hello shimwire.Message) {
 		return
 	}
 	failpoint.Hit("start.agent-heard")
-	e.apply(session.AgentStarted{Run: r.ID, Shim: c.peer, Agent: agent, At: hello.Started})
+	e.apply(session.AgentStarted{
+		Run: r.ID, Shim: c.peer, Agent: agent, SendsTyped: hello.SendsTyped, At: hello.Started,
+	})
 	e.run.reports.outputReceived(hello.Idle, hello)
 	if e.run.exit.unproven {
 		e.run.exit.read()

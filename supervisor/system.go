@@ -14,9 +14,10 @@ import (
 
 // System is the machine as the event loop uses it: Executor changes what belongs to a session, the
 // others read and watch. There are exceptions: Systemd.Abandon gives scopes back to systemd,
-// Processes reaps tmux servers that have exited, and Environments may run the login shell and
-// updates the link to the user's ssh-agent. All of them are called at the same time by several
-// goroutines. A method without a context does not block, unless its comment states that.
+// Systemd.SetContinueTimer sets timers, Processes reaps tmux servers that have exited, and
+// Environments may run the login shell and updates the link to the user's ssh-agent. All of them
+// are called at the same time by several goroutines. A method without a context does not block,
+// unless its comment states that.
 type System struct {
 	Executor      Executor
 	Systemd       Systemd
@@ -54,7 +55,7 @@ type Task struct {
 var ErrNoShim = errors.New("the shim does not run")
 
 // Systemd reads and watches the scopes that the user's systemd has, and gives them back to it
-// (Abandon).
+// (Abandon) or sets timers (SetContinueTimer).
 type Systemd interface {
 	// Scopes lists the scopes of sessions.
 	Scopes(ctx context.Context) ([]Scope, error)
@@ -69,6 +70,9 @@ type Systemd interface {
 	PulledIn(ctx context.Context) ([]string, error)
 	// StopCause returns why systemd stops the scope.
 	StopCause(ctx context.Context, unit string) (StopCause, error)
+	// SetContinueTimer sets the timer that continues a session after its usage limit has reset, also
+	// if the daemon does not run by then. A zero time removes it.
+	SetContinueTimer(ctx context.Context, id string, at time.Time) error
 	// StartTime returns when the user manager was started, by CLOCK_MONOTONIC.
 	StartTime(ctx context.Context) (time.Duration, error)
 	// IsStopping reports whether the whole user manager is stopping. If that cannot be determined,
@@ -160,6 +164,6 @@ type Environments interface {
 // Conversations detects which conversation an agent has: a conversations.Detector, whose methods
 // these are. It reads files of the agent, and may block like ResolvePath.
 type Conversations interface {
-	DetectOpen(group string, agent int, file conversations.OpenFile) string
+	DetectOpen(group string, agent int, file conversations.OpenFile) conversations.Opened
 	DetectPrinted(dir string, p conversations.Printed, variables conversations.Variables) string
 }

@@ -317,7 +317,7 @@ func (s *shim) readPane() {
 		s.handlePaneHangup()
 	}
 	if q.pending = q.keys[:n]; isUserInput(q.pending) {
-		s.lastTyped = time.Now()
+		s.noteTyped()
 		q.line.typed(q.pending, int(s.log.sizes.columns))
 	}
 }
@@ -370,7 +370,7 @@ func (s *shim) writeMaster(b []byte) int {
 
 // writeTyped is writeMaster for input from a person or a client.
 func (s *shim) writeTyped(b []byte) int {
-	s.lastTyped = time.Now()
+	s.noteTyped()
 	return s.writeMaster(b)
 }
 

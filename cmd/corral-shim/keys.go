@@ -17,10 +17,11 @@ import (
 // Keys are written one at a time. The next key follows once the agent has read the previous one,
 // because many programs treat everything that one read returns as one key or as a paste. After ESC
 // the shim waits keyPause, or the program would combine ESC and the next key into one key with Alt;
-// it also waits keyPause before Enter after a burst of characters. The time in which the program is
-// running does not count: see maxRunning. If the program does not read for inputWait it gets the
-// remaining keys at once, as if somebody had typed ahead. A key that answers a question is not
-// written before the agent has read everything else.
+// it also waits keyPause before Enter after a burst of characters, which would be a paste, and
+// after an escape sequence: some programs drop an Enter that follows it at once. The time in which
+// the program is running does not count: see maxRunning. If the program does not read for inputWait
+// it gets the remaining keys at once, as if somebody had typed ahead. A key that answers a question
+// is not written before the agent has read everything else.
 const (
 	keyPause = 150 * time.Millisecond
 
@@ -41,6 +42,7 @@ type keySequence struct {
 	unwritten []byte    // remaining bytes of a key that was written partially
 	typed     int       // number of consecutive keys so far that typed text
 	lastByte  byte      // last byte of the previous key, or 0
+	sequence  bool      // the previous key sent an escape sequence, as the arrow keys do
 	typeAhead bool      // the agent does not read, so the remaining keys are written without waiting
 	buffer    [32]byte
 }
@@ -143,7 +145,7 @@ func (s *shim) writeKeys(t *text) bool {
 	if t.from != nil {
 		s.input.line.typed(sends, int(s.log.sizes.columns))
 	}
-	k.lastByte = sends[len(sends)-1]
+	k.lastByte, k.sequence = sends[len(sends)-1], sends[0] == charEscape && len(sends) > 1
 	if k.typed++; k.lastByte < ' ' || k.lastByte == 0x7f || sends[0] == charEscape {
 		k.typed = 0
 	}
@@ -172,7 +174,8 @@ func (s *shim) keyTime(t *text, sends []byte, now time.Time) time.Time {
 	if t.readAt.IsZero() {
 		t.readAt, t.checkedAt = now, now
 	}
-	if t.keys.lastByte == charEscape || t.keys.typed >= pasteLength && bytes.Equal(sends, enterKey) {
+	mayJoin := t.keys.sequence || t.keys.typed >= pasteLength
+	if t.keys.lastByte == charEscape || mayJoin && bytes.Equal(sends, enterKey) {
 		t.excludeRunning(now, s.isAgentRunning())
 		if t.readAt.Add(keyPause).After(now) {
 			return now.Add(inputTick)

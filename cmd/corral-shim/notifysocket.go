@@ -156,7 +156,7 @@ func (s *shim) handleNotification(n notification) {
 	if n.hasReason {
 		last.reason = n.reason
 	}
-	switch status := (agentStatus{last.activity, last.reason, last.status}); {
+	switch status := (agentStatus{activity: last.activity, reason: last.reason, text: last.status}); {
 	case n.hasReason || n.hasActivity && n.activity == word.Waiting:
 		// Report even an unchanged status: the previous question may have been answered.
 		s.reportStatus(sourceNotify, status)

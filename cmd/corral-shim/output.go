@@ -164,6 +164,7 @@ func (s *shim) checkIdle(now time.Time) {
 func (s *shim) sendActivity(kind shimwire.Kind) {
 	s.lastSeq++
 	s.activitySeq = s.lastSeq
+	s.typedSent = false
 	s.broadcast(shimwire.Message{Kind: kind, Since: s.activitySince, Seq: s.lastSeq})
 }
 

@@ -211,20 +211,20 @@ func TestProgramStatus_SummarizesRecords(t *testing.T) {
 		{"idle", []string{"state=idle"}, agentStatus{activity: "idle"}},
 		{
 			"done", []string{"state=working", "state=done:msg=" + encoded("3 pass")},
-			agentStatus{"idle", "turn-ended", "3 pass"},
+			statusOf("idle", "turn-ended", "3 pass"),
 		},
-		{"failed", []string{"state=error:msg=" + encoded("no network")}, agentStatus{"idle", "error", "no network"}},
-		{"blocked", []string{"state=blocked:kind=auth"}, agentStatus{"waiting", "auth", ""}},
+		{"failed", []string{"state=error:msg=" + encoded("no network")}, statusOf("idle", "error", "no network")},
+		{"blocked", []string{"state=blocked:kind=auth"}, statusOf("waiting", "auth", "")},
 		{
 			"blocked without a kind", []string{"state=blocked:msg=" + encoded("touch the key")},
-			agentStatus{"waiting", "blocked", "touch the key"},
+			statusOf("waiting", "blocked", "touch the key"),
 		},
 		{"cleared", []string{"state=blocked", "state=clear"}, agentStatus{}},
 		{
 			"parts do not change the activity of the root",
 			[]string{"state=working", "state=idle:id=part", "state=error:id=other"}, agentStatus{activity: "working"},
 		},
-		{"a part is blocked", []string{"state=working", ask}, agentStatus{"working", "permission", "may I?"}},
+		{"a part is blocked", []string{"state=working", ask}, statusOf("working", "permission", "may I?")},
 		{
 			"a blocked part continues", []string{"state=working", ask, "state=working:id=part"},
 			agentStatus{activity: "working"},
@@ -239,14 +239,14 @@ func TestProgramStatus_SummarizesRecords(t *testing.T) {
 		},
 		{
 			"a part whose ID has the same prefix is cleared",
-			[]string{"state=working", "state=blocked:id=ab", "state=clear:id=a"}, agentStatus{"working", "blocked", ""},
+			[]string{"state=working", "state=blocked:id=ab", "state=clear:id=a"}, statusOf("working", "blocked", ""),
 		},
-		{"the root is done, a part is blocked", []string{"state=done", ask}, agentStatus{"idle", "permission", "may I?"}},
-		{"the root and a part are blocked", []string{"state=blocked:kind=auth", ask}, agentStatus{"waiting", "auth", ""}},
+		{"the root is done, a part is blocked", []string{"state=done", ask}, statusOf("idle", "permission", "may I?")},
+		{"the root and a part are blocked", []string{"state=blocked:kind=auth", ask}, statusOf("waiting", "auth", "")},
 		{"parts without a root", []string{"state=working:id=a", "state=idle:id=b"}, agentStatus{activity: "working"}},
 		{
 			"a blocked part without a root", []string{"state=working:id=a", ask},
-			agentStatus{"waiting", "permission", "may I?"},
+			statusOf("waiting", "permission", "may I?"),
 		},
 	} {
 		assert.Equal(t, row.want, programStatusAfter(row.bodies...).agentStatus(), row.name)
@@ -350,4 +350,8 @@ func TestHandleProgramStatus_AnswersTheQuery(t *testing.T) {
 		}
 		assert.Equal(t, want, answer, "%q", output)
 	}
+}
+
+func statusOf(activity, reason, text string) agentStatus {
+	return agentStatus{activity: activity, reason: reason, text: text}
 }

@@ -50,6 +50,7 @@ type shim struct {
 	scanner       scanner
 	input         inputQueue
 	lastTyped     time.Time // when somebody last typed or sent input; zero if nobody has
+	typedSent     bool      // a Typed was sent since the last report
 	prompt        prompt
 	idle          bool
 	wasIdle       bool      // the agent was idle at least once

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/corrald/corral/dbusapi/word"
+	"github.com/corrald/corral/internal/resettime"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -22,6 +23,12 @@ type screenStatus struct {
 	screen        textScreen
 	text          []byte    // its lines that are not empty, when it was last read
 	setupDeadline time.Time // after this time a screen without a dialog ends the search for one
+
+	// The dialog about a usage limit that the screen shows, "" if there is none, and when the limit
+	// resets as Unix time. This is read once for each dialog: it contains a time of day.
+	limitText  string
+	limitUntil int64
+	zone       *time.Location // the agent's
 }
 
 // setupTimeout is how long after the start of an agent a dialog may appear. On a busy machine some
@@ -39,6 +46,7 @@ func (s *shim) watchScreen() {
 		retry:         compilePattern(s.spec.RetryPattern),
 		screen:        newTextScreen(int(size.Row), int(size.Col)),
 		setupDeadline: s.agent.started.Add(max(s.spec.ReadyTimeout, setupTimeout)),
+		zone:          timeZone(s.spec.Env),
 	}
 	s.unwatchScreen()
 }
@@ -85,12 +93,31 @@ func (w *screenStatus) read() {
 	}
 }
 
-// limitText returns the text of a dialog about a usage limit, "" if there is none.
-func (w *screenStatus) limitText() string {
-	if w.limit == nil {
-		return ""
+// timeZone returns the time zone of a program with this environment: tzset(3).
+func timeZone(environment []string) *time.Location {
+	for _, variable := range environment {
+		if name, ok := strings.CutPrefix(variable, "TZ="); ok {
+			if zone, err := time.LoadLocation(strings.TrimPrefix(name, ":")); err == nil {
+				return zone
+			}
+		}
 	}
-	return matchedText(w.limit, w.text)
+	return time.Local
+}
+
+// readLimit reads the dialog about a usage limit.
+func (w *screenStatus) readLimit() {
+	text := ""
+	if w.limit != nil {
+		text = matchedText(w.limit, w.text)
+	}
+	if text == w.limitText {
+		return
+	}
+	w.limitText, w.limitUntil = text, 0
+	if reset, ok := resettime.Parse(text, time.Now(), w.zone); ok {
+		w.limitUntil = reset.Unix()
+	}
 }
 
 // retryText returns what the screen shows about a failure after which the agent tries again, "" if
@@ -163,8 +190,8 @@ func (w *screenStatus) status() (status agentStatus, ok bool) {
 	if text := w.line(w.setup); text != "" {
 		return agentStatus{activity: word.Waiting, reason: word.Setup, text: text}, true
 	}
-	if text := w.limitText(); text != "" {
-		return agentStatus{activity: word.Waiting, reason: word.Limit, text: text}, true
+	if w.readLimit(); w.limitText != "" {
+		return agentStatus{activity: word.Waiting, reason: word.Limit, text: w.limitText, until: w.limitUntil}, true
 	}
 	if text := w.retryText(); text != "" {
 		return agentStatus{activity: word.Working, reason: word.Error, text: text}, true

@@ -137,17 +137,17 @@ func TestOSC7501_CanBeIgnored(t *testing.T) {
 // TestScreenStatus_FindsWhatTheAgentDoesNotReport: what the agent prints in a conversation is not
 // taken for a dialog or for its last line.
 func TestScreenStatus_FindsWhatTheAgentDoesNotReport(t *testing.T) {
-	limit := agentStatus{word.Waiting, word.Limit, "Limit reached. Resets at 7:35."}
+	limit := statusOf(word.Waiting, word.Limit, "Limit reached. Resets at 7:35.")
 	for _, row := range []struct {
 		name, screen string
 		want         agentStatus
 	}{
-		{"a dialog at the start", "Trust?\r\n1. Keep trying", agentStatus{word.Waiting, word.Setup, "Trust?"}},
+		{"a dialog at the start", "Trust?\r\n1. Keep trying", statusOf(word.Waiting, word.Setup, "Trust?")},
 		{"a dialog about a limit", "│ Limit reached. │\r\n│ Resets at 7:35. │\r\n\r\n│ 1. Keep trying │", limit},
 		{"it precedes the last line", "Limit reached.\r\nResets at 7:35.\r\n1. Keep trying\r\nready · help", limit},
 		{"the agent writes about limits", "Limit reached.\r\nfixed\r\nready · help", agentStatus{activity: word.Idle}},
 		{"a failed request", "* 529 Overloaded · retrying in 5s\r\nesc to interrupt",
-			agentStatus{word.Working, word.Error, "529 Overloaded"}},
+			statusOf(word.Working, word.Error, "529 Overloaded")},
 		{"an idle agent", "done\r\n\r\n   ready · help", agentStatus{activity: word.Idle}},
 		{"a working agent has printed that line", "ready · help\r\nworking", agentStatus{}},
 		{"an empty screen", "", agentStatus{}},
@@ -208,6 +208,75 @@ read next; printf '\033[2J\033[Hdialog'; read next; printf '\033[2J\033[Hready';
 	assert.True(t, covered.Since.After(begin), "the line that was drawn in part is not reported")
 	s.typeKeys("\n")
 	assert.Equal(t, word.Idle, d.expectReport(word.Screen).Activity)
+	s.typeKeys("\n")
+	s.wait()
+}
+
+// TestLimitDialog_HasTheTimeOfItsReset: the time is in the agent's time zone. It is read once for a
+// dialog that remains, because a time of day means another day once it has passed.
+func TestLimitDialog_HasTheTimeOfItsReset(t *testing.T) {
+	ts := newTestSession(t, "sh", "-c", printScript("Limit reached, resets 7:30am\r\n1. Keep trying",
+		"\x1b[2J\x1b[HLimit reached\r\n1. Keep trying"))
+	ts.spec.Env = append(ts.spec.Env, "TZ=Pacific/Kiritimati") // UTC+14, without daylight saving
+	ts.spec.LimitPattern, ts.spec.ReadyTimeout = `(Limit [^\n]*)\n1\.`, 20*time.Millisecond
+	s := ts.startShim()
+	d := ts.connect()
+	s.typeKeys("\n")
+	m := d.expectReport(word.Screen)
+	assert.Equal(t, []string{word.Waiting, word.Limit, "Limit reached, resets 7:30am"},
+		[]string{m.Activity, m.Reason, m.Text})
+	until := m.Until.UTC()
+	assert.Equal(t, "17:31", until.Format("15:04"))
+	assert.WithinRange(t, until, time.Now().Add(-time.Hour), time.Now().Add(25*time.Hour))
+	assert.Equal(t, until, ts.connect().expectReport(word.Screen).Until.UTC(), "it is repeated to a new daemon")
+	s.typeKeys("\n")
+	assert.Zero(t, d.expectReport(word.Screen).Until, "no time")
+	s.typeKeys("\n")
+	s.wait()
+}
+
+func TestLimitDialog_TimeIsReadOnce(t *testing.T) {
+	w := screenStatus{limit: regexp.MustCompile(`Limit.*`), screen: newTextScreen(2, 40), zone: time.UTC}
+	w.screen.write([]byte("Limit, resets " + time.Now().UTC().Format("3:04pm")))
+	w.read()
+	w.readLimit()
+	first := w.limitUntil
+	require.NotZero(t, first)
+	w.zone = time.FixedZone("", -5*3600)
+	w.readLimit()
+	assert.Equal(t, first, w.limitUntil)
+	w.screen.write([]byte("\x1b[2J"))
+	w.read()
+	w.readLimit()
+	assert.Zero(t, w.limitUntil)
+}
+
+// TestTyped_IsReportedOncePerReport: not for each key, and not for what the terminal sends by
+// itself.
+func TestTyped_IsReportedOncePerReport(t *testing.T) {
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf '\033[?1004h'; read a; read b; printf '\a'; read c; read d`)
+	ts.spec.IdleAfter = 50 * time.Millisecond
+	s := ts.startShim()
+	d := ts.connect()
+	assert.True(t, d.hello.SendsTyped)
+	d.expect(shimwire.Idle)
+	s.typeKeys("\x1b[I\x1b[O")
+	before := time.Now()
+	s.typeKeys("a")
+	m := d.expect(shimwire.Typed)
+	assert.WithinRange(t, m.Since, before.Add(-time.Second), time.Now())
+	assert.NotZero(t, m.SinceMonotonic)
+	s.typeKeys("b\n")
+	d.sendText(1, "from a client", shimwire.FlagEnter)
+	for kind := shimwire.Kind(0); kind != shimwire.Idle; { // after the bell
+		m := d.nextOfAll()
+		kind = m.Kind
+		require.NotEqual(t, shimwire.Typed, kind, "a second one")
+	}
+	d.sendText(2, "once more", shimwire.FlagEnter)
+	d.expect(shimwire.Typed)
+	again := ts.connect()
+	assert.True(t, again.expect(shimwire.Typed).Since.After(m.Since), "repeated to a new daemon")
 	s.typeKeys("\n")
 	s.wait()
 }

@@ -372,7 +372,17 @@ func (d *daemon) receive() (shimwire.Message, error) {
 	return shimwire.ParseMessage(b[:n])
 }
 
+// next returns the next message. It ignores Typed: most tests type.
 func (d *daemon) next() shimwire.Message {
+	d.t.Helper()
+	for {
+		if m := d.nextOfAll(); m.Kind != shimwire.Typed {
+			return m
+		}
+	}
+}
+
+func (d *daemon) nextOfAll() shimwire.Message {
 	d.t.Helper()
 	m, err := d.receive()
 	require.NoError(d.t, err)
@@ -383,7 +393,7 @@ func (d *daemon) next() shimwire.Message {
 func (d *daemon) expect(kind shimwire.Kind) shimwire.Message {
 	d.t.Helper()
 	for {
-		if m := d.next(); m.Kind == kind {
+		if m := d.nextOfAll(); m.Kind == kind {
 			return m
 		}
 	}

@@ -197,7 +197,7 @@ func (s *shim) hello() shimwire.Message {
 		Kind: shimwire.Hello, RunID: s.spec.RunID, ShimPID: os.Getpid(),
 		AgentPID: s.agent.pid, AgentStart: s.agent.startTicks, Started: s.agent.started,
 		Idle: s.idle, Since: s.activitySince, Seq: s.activitySeq,
-		Pane: s.pane.isOpen(), TakesKeys: true,
+		Pane: s.pane.isOpen(), TakesKeys: true, SendsTyped: true,
 	}
 }
 

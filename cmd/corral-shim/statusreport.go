@@ -27,7 +27,10 @@ var sourceNames = [sourceCount]string{
 }
 
 // agentStatus is the agent's status according to one source.
-type agentStatus struct{ activity, reason, text string }
+type agentStatus struct {
+	activity, reason, text string
+	until                  int64 // Unix time when the usage limit resets that is the reason; 0 if unknown
+}
 
 // report is the last status report of a source.
 type report struct {
@@ -81,18 +84,36 @@ func (s *shim) sendReports(now time.Time) {
 			s.nextReportAt = now
 		}
 		s.nextReportAt = s.nextReportAt.Add(reportInterval)
-		last.isSent = true
+		last.isSent, s.typedSent = true, false
 		s.broadcast(s.reportMessage(i))
 	}
 }
 
 func (s *shim) reportMessage(source int) shimwire.Message {
 	last := &s.reports[source]
-	return shimwire.Message{
+	m := shimwire.Message{
 		Kind: shimwire.StatusReport, Source: sourceNames[source],
 		Activity: last.activity, Reason: last.reason, Text: last.text,
 		Since: last.since, Seq: last.seq,
 	}
+	if last.until != 0 {
+		m.Until = time.Unix(last.until, 0)
+	}
+	return m
+}
+
+// noteTyped records that somebody has typed, or has sent input, and reports it: for the first input
+// since the last report, and not for each key.
+func (s *shim) noteTyped() {
+	s.lastTyped = time.Now()
+	if !s.typedSent {
+		s.typedSent = true
+		s.broadcast(s.typedMessage())
+	}
+}
+
+func (s *shim) typedMessage() shimwire.Message {
+	return shimwire.Message{Kind: shimwire.Typed, Since: s.lastTyped}
 }
 
 // sendCurrentState sends everything that was sent before to a client that has just connected.
@@ -108,6 +129,9 @@ func (s *shim) sendCurrentState(c *conn) {
 		if s.reports[i].isSent {
 			s.send(c, s.reportMessage(i))
 		}
+	}
+	if !s.lastTyped.IsZero() {
+		s.send(c, s.typedMessage())
 	}
 }
 

@@ -143,6 +143,7 @@ func TestShim_ReportsActivity(t *testing.T) {
 	}
 	s.typeKeys("\n")
 	require.Equal(t, 0, s.wait())
+	assert.Equal(t, shimwire.Typed, late.nextOfAll().Kind)
 	_, err = late.receive()
 	assert.ErrorIs(t, err, errClosed)
 }

@@ -74,6 +74,22 @@ var resumeVerb = verb{
 	}),
 }
 
+var continueVerb = verb{
+	name: "continue", args: "ID…", summary: "Continue sessions after a usage limit",
+	options: func(f *pflag.FlagSet) action {
+		ifDue := f.Bool("if-due", false, "only if that has been scheduled, and its time has come")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			return c.forEach(ctx, args, "Continuing", func(ctx context.Context, id string) error {
+				err := c.client.ContinueAfterLimit(ctx, id, *ifDue)
+				if *ifDue && dbusapi.ShortErrorName(err) == dbusapi.NotWaiting {
+					return nil
+				}
+				return err
+			})
+		}
+	},
+}
+
 // withTimeout returns a context that ends after --timeout, if it was given.
 func (c *ctl) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !c.timeout.set {

@@ -296,6 +296,8 @@ func footer(list sessionList) string {
 			counts[word.TurnEnded]++
 		case wording.HasError(s):
 			counts[word.Error]++
+		case wording.IsLimited(s):
+			counts[word.Limit]++
 		case wording.IsWaiting(s):
 			counts[word.Waiting]++
 		case wording.IsSuspendedByShutdown(s):
@@ -303,11 +305,15 @@ func footer(list sessionList) string {
 		}
 	}
 	parts := []string{wording.Plural(len(list.sessions), "session")}
-	for _, what := range []string{word.Waiting, word.TurnEnded, word.Error, word.Failed, word.Stale, word.Orphaned} {
+	for _, what := range []string{
+		word.Waiting, word.TurnEnded, word.Limit, word.Error, word.Failed, word.Stale, word.Orphaned,
+	} {
 		switch n := counts[what]; {
 		case n == 0:
 		case what == word.TurnEnded:
 			parts = append(parts, wording.TurnsEnded(n))
+		case what == word.Limit:
+			parts = append(parts, wording.Limited(n))
 		case what == word.Error:
 			parts = append(parts, wording.Plural(n, what))
 		default:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,6 +21,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/hookreport"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/resettime"
 	"github.com/corrald/corral/internal/unitname"
 )
 
@@ -39,6 +41,7 @@ var reportVerb = verb{
 		f.StringVar(&o.Reason, "reason", "", "the `REASON` for waiting: permission, question, turn-ended …")
 		f.StringVar(&o.Message, "message", "", "the question to the user, a `TEXT`")
 		f.StringVar(&o.ConversationID, "resume-id", "", "the `ID` by which the agent can resume its conversation")
+		f.StringVar(&o.until, "until", "", "when the usage limit resets: a `TIME` such as @1795678620, in seconds since 1970")
 		f.BoolVar(&o.payload, "stdin", false, "read the rest from the hook's JSON on standard input; as -")
 		f.StringVar(&o.from, "from", "", "read what the hooks of this `AGENT` get on standard input")
 		return o.run
@@ -50,6 +53,7 @@ type reportOptions struct {
 	client.Report
 	payload bool
 	from    string
+	until   string
 }
 
 func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
@@ -64,6 +68,13 @@ func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	if o.Reason != "" && !slices.Contains(word.Reasons, o.Reason) {
 		return usagef("report", "unknown reason %q; known are: %s", o.Reason, strings.Join(word.Reasons, " "))
+	}
+	if o.until != "" {
+		seconds, err := strconv.ParseInt(strings.TrimPrefix(o.until, "@"), 10, 64)
+		if err != nil || !strings.HasPrefix(o.until, "@") || o.Reason != word.Limit {
+			return usagef("report", "invalid --until=%s: expected @ and seconds since 1970, with --reason=limit", o.until)
+		}
+		o.Until = time.Unix(seconds, 0)
 	}
 	o.Activity = args[0]
 	var hook hookEvent
@@ -129,6 +140,9 @@ const sessionVariable = "CORRAL_SESSION"
 func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation string) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	if r.Reason == word.Limit && r.Until.IsZero() { // in the agent's time zone
+		r.Until, _ = resettime.Parse(r.Message, time.Now(), time.Local)
+	}
 	id := os.Getenv(sessionVariable)
 	bus, err := client.Connect(ctx)
 	if err != nil {
@@ -163,7 +177,7 @@ func leaveReport(id string, r client.Report, conversation string) {
 		return
 	}
 	_ = hookreport.Write(filepath.Join(runtime, "corral", id), hookreport.Report{
-		Activity: r.Activity, Reason: r.Reason, Message: r.Message, ConversationID: r.ConversationID,
+		Activity: r.Activity, Reason: r.Reason, Message: r.Message, ConversationID: r.ConversationID, Until: r.Until,
 		At: time.Now(), Monotonic: clock.Monotonic(),
 	})
 }

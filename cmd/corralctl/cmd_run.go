@@ -212,13 +212,18 @@ func parseLabels(texts []string) (map[string]string, error) {
 	return labels, nil
 }
 
-// checkLabel rejects an invalid value of the label that corrald interprets; all others may have
+// checkLabel rejects an invalid value of the labels that corrald interprets; all others may have
 // any.
 func checkLabel(key, value string) error {
-	if key != config.NotifyLabel || value == "" {
-		return nil
+	var err error
+	switch {
+	case value == "":
+	case key == config.NotifyLabel:
+		_, err = config.ParseNotify(value)
+	case key == config.OnLimitLabel:
+		_, err = config.ParseOnLimit(value)
 	}
-	if _, err := config.ParseNotify(value); err != nil {
+	if err != nil {
 		return fmt.Errorf("label %s: %w", key, err)
 	}
 	return nil

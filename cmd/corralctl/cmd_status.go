@@ -209,6 +209,9 @@ func (c *ctl) printStatus(status sessionStatus) {
 	c.printProblems(status.problems, false)
 	c.printResources(s)
 	c.printSettings(s)
+	if s.ContinueTimestamp != 0 {
+		c.field("Continues", "%s", wording.Timestamp(s.ContinueTimestamp))
+	}
 	if s.ExpireTimestamp != 0 {
 		c.field("Expires", "%s", wording.Timestamp(s.ExpireTimestamp))
 	}
@@ -324,6 +327,9 @@ func (c *ctl) printAttention(s client.Session, now time.Time) {
 		return
 	}
 	text := wording.Printable(wording.AttentionText(s.Attention))
+	if s.Attention == word.Limit {
+		text = wording.LimitText(s, now)
+	}
 	if s.AttentionMessage != "" {
 		text += ": " + wording.Printable(s.AttentionMessage)
 	}
@@ -402,8 +408,8 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 		n    uint32
 		word string
 	}{
-		{m.NRunning, word.Running}, {m.NWaiting, word.Waiting}, {m.NTurnEnded, ""}, {m.NFailed, word.Failed},
-		{m.NStale, word.Stale}, {m.NSuspended, word.Suspended},
+		{m.NRunning, word.Running}, {m.NWaiting, word.Waiting}, {m.NTurnEnded, ""}, {m.NLimited, "at a limit"},
+		{m.NFailed, word.Failed}, {m.NStale, word.Stale}, {m.NSuspended, word.Suspended},
 	} {
 		switch {
 		case count.n > 0 && count.word == "":

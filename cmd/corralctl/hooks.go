@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
@@ -229,7 +230,7 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 		case "idle": // session.idle is sent as well
 			return r, false
 		case "retry":
-			r, ok = retryReport(status.text("message"))
+			r, ok = opencodeRetry(status)
 		default:
 			r, ok = workingReport()
 		}
@@ -254,6 +255,21 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 	}
 	return r, ok
 }
+
+// opencodeRetry is for a request that opencode sends again later: much later if the provider has
+// named a time, because a usage limit was reached.
+func opencodeRetry(status hookEvent) (client.Report, bool) {
+	var next int64 // in milliseconds since 1970
+	_ = json.Unmarshal(status.fields["next"], &next)
+	r, ok := retryReport(status.text("message"))
+	if until := time.UnixMilli(next); time.Until(until) > longestRetry {
+		r.Activity, r.Reason, r.Until = word.Idle, word.Limit, until
+	}
+	return r, ok
+}
+
+// longestRetry is the longest time between two attempts without a usage limit.
+const longestRetry = 5 * time.Minute
 
 // toolRequest describes what an agent wants to do: the tool and its main argument.
 func (e hookEvent) toolRequest(tool, input string) string {

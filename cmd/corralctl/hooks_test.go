@@ -1,12 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/dbusapi/word"
 )
 
 // TestReadHook_UnderstandsEachAgent uses payloads that were recorded from the agents and shortened.
@@ -133,5 +137,21 @@ func TestReadHook_UnderstandsEachAgent(t *testing.T) {
 			assert.Equal(t, c.want != nothing, ok)
 			assert.Equal(t, c.want, got)
 		})
+	}
+}
+
+// TestOpencodeHook_DistinguishesLimitsFromRetries: by when the request is sent again.
+func TestOpencodeHook_DistinguishesLimitsFromRetries(t *testing.T) {
+	for _, after := range []time.Duration{2 * time.Second, 2 * time.Hour} {
+		next := time.Now().Add(after)
+		r, ok := readHook("opencode", "", fmt.Appendf(nil, `{"type":"session.status","properties":{"sessionID":"ses_1",`+
+			`"status":{"type":"retry","attempt":1,"message":"Rate limit reached","next":%d}}}`, next.UnixMilli()))
+		require.True(t, ok)
+		want := client.Report{Activity: word.Working, Reason: word.Error}
+		if after > time.Hour {
+			want = client.Report{Activity: word.Idle, Reason: word.Limit, Until: time.UnixMilli(next.UnixMilli())}
+		}
+		want.Message, want.ConversationID = "Rate limit reached", "ses_1"
+		assert.Equal(t, want, r)
 	}
 }

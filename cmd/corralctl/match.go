@@ -21,7 +21,8 @@ var appliesToAll = map[string]func(dbusapi.SessionRow) bool{
 	"start":   hasEnded,
 	"resume":  func(s dbusapi.SessionRow) bool { return s.State == word.Suspended },
 	"restart": isLive, "suspend": isLive, "freeze": isLive, "thaw": isLive, "kill": isLive, "send": isLive, "peek": isLive,
-	"archive": hasEnded,
+	"continue": func(s dbusapi.SessionRow) bool { return s.Attention == word.Limit },
+	"archive":  hasEnded,
 }
 
 func isLive(s dbusapi.SessionRow) bool     { return !wording.IsEnded(s.State) }

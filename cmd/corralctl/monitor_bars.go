@@ -35,9 +35,9 @@ func (p *barPrinter) show(b bar) error {
 
 // bar is the content of a status bar.
 type bar struct {
-	offline                                             bool
-	running, waiting, turnsEnded, errors, failed, stale int
-	lines                                               []string // one for each session that is live or needs attention
+	offline                                                      bool
+	running, waiting, turnsEnded, limited, errors, failed, stale int
+	lines                                                        []string // one for each session that is live or urgent
 }
 
 func (p *barPrinter) start(all map[string]client.Session) error {
@@ -69,6 +69,8 @@ func barOf(all map[string]client.Session) bar {
 			b.turnsEnded++
 		case wording.HasError(s):
 			b.errors++
+		case wording.IsLimited(s):
+			b.limited++
 		case wording.IsWaiting(s):
 			b.waiting++
 		}
@@ -98,6 +100,8 @@ func (b bar) class() string {
 		return word.Failed
 	case b.stale > 0:
 		return word.Stale
+	case b.limited > 0:
+		return word.Limit
 	case b.turnsEnded > 0:
 		return word.TurnEnded
 	case b.running > 0:
@@ -132,6 +136,7 @@ func (b bar) parts() []barPart {
 	count(b.running, word.Running, barGreen)
 	count(b.waiting, word.Waiting, barYellow)
 	add(b.turnsEnded, wording.TurnsEnded(b.turnsEnded), word.TurnEnded, barCyan)
+	add(b.limited, wording.Limited(b.limited), word.Limit, barYellow)
 	add(b.errors, wording.Plural(b.errors, word.Error), word.Failed, barRed)
 	count(b.failed, word.Failed, barRed)
 	count(b.stale, word.Stale, barYellow)

@@ -27,6 +27,7 @@ var sharedOptions = map[string]map[string]string{
 		"timeout": "send SIGKILL after this TIME; 10s otherwise", "all": "every session"},
 	"restart":      {"quiet": "", "no-block": "do not wait until they run", "all": "every session that runs"},
 	"resume":       {"quiet": "", "no-block": "do not wait until they run", "all": "every suspended session"},
+	"continue":     {"quiet": "", "all": "every session whose agent has reached a limit"},
 	"suspend":      {"quiet": "", "no-block": "do not wait until they have ended", "all": "every session that runs"},
 	"freeze":       {"quiet": "", "all": "every session that runs"},
 	"thaw":         {"quiet": "", "all": "every session that runs"},

@@ -50,8 +50,8 @@ func verbGroups() []verbGroup {
 		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, sendKeysVerb, approveVerb, denyVerb,
 			peekVerb, logsVerb, diffVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb}},
 		{"Lifecycle", []verb{
-			startVerb, stopVerb, restartVerb, resumeVerb, suspendVerb, freezeVerb, thawVerb, killVerb, archiveVerb,
-			removeVerb, cleanVerb,
+			startVerb, stopVerb, restartVerb, resumeVerb, continueVerb, suspendVerb, freezeVerb, thawVerb, killVerb,
+			archiveVerb, removeVerb, cleanVerb,
 		}},
 		{"Settings", []verb{enableVerb, disableVerb, setPropertyVerb, describeVerb, labelVerb, ackVerb}},
 		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb, reportVerb}},

@@ -138,7 +138,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		return nil, err
 	}
 	d.environments = environments.NewComposer(d.units.Environment, p.shim, p.runtime, p.bus)
-	executor, err := effects.New(d.units, d.tmux, d.environments, p.shim)
+	executor, err := effects.New(d.units, d.tmux, d.environments, p.shim, filepath.Join(p.programs, "corralctl"))
 	if err != nil {
 		return nil, err
 	}

@@ -288,6 +288,8 @@ type Report struct {
 	Reason         string // why the agent is waiting, as in AttentionRequested
 	Message        string // the agent's question, for the user only
 	ConversationID string // the agent's own id of its conversation, for resuming
+	// Until is when the usage limit resets that is the reason limit; zero if that is unknown.
+	Until time.Time
 	// ExpectedSession is the session to which the reporting process belongs according to its
 	// environment. The daemon drops a report from any other place.
 	ExpectedSession string
@@ -309,8 +311,16 @@ func (c *Client) ReportActivity(ctx context.Context, r Report) error {
 			details[name] = dbus.MakeVariant(value)
 		}
 	}
+	if !r.Until.IsZero() {
+		details["Until"] = dbus.MakeVariant(uint64(r.Until.UnixMicro()))
+	}
 	const method = dbusapi.ManagerInterface + ".ReportActivity"
-	return c.do(ctx, dbusapi.ManagerPath, method, callTimeout, dbus.FlagNoAutoStart, r.Activity, details).Err
+	err := c.do(ctx, dbusapi.ManagerPath, method, callTimeout, dbus.FlagNoAutoStart, r.Activity, details).Err
+	if dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs && !r.Until.IsZero() { // an older daemon does not know Until
+		r.Until = time.Time{}
+		return c.ReportActivity(ctx, r)
+	}
+	return err
 }
 
 // Clean removes the sessions whose retention time has passed, and returns their ids.

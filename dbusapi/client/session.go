@@ -42,6 +42,17 @@ func (c *Client) Approve(ctx context.Context, id string) error {
 // Deny denies the pending permission request in the same way.
 func (c *Client) Deny(ctx context.Context, id string) error { return c.session(ctx, id, "Deny", nil) }
 
+// ContinueAfterLimit gives the session's agent, which has reached a usage limit, ContinueText=;
+// with ifDue, only if ContinueTimestamp has passed.
+func (c *Client) ContinueAfterLimit(ctx context.Context, id string, ifDue bool) error {
+	var flags uint64
+	if ifDue {
+		flags = dbusapi.ContinueIfDue
+	}
+	const method = dbusapi.SessionInterface + ".ContinueAfterLimit"
+	return c.call(ctx, dbusapi.SessionPath(id), method, slowTimeout, []any{flags})
+}
+
 // Capture returns the last lines of the session's screen and history. flags are the Capture
 // constants of package dbusapi.
 func (c *Client) Capture(ctx context.Context, id string, lines uint32, flags uint64) (string, error) {

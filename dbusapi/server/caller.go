@@ -18,7 +18,7 @@ import (
 var requiresCaller = map[string]bool{
 	"CreateSession": true, "StartSession": true, "ResumeSession": true, "RestartSession": true, "BeginSession": true,
 	"ResumeAll": true, "SendInput": true, "SendInputEx": true, "SendKeys": true, "Approve": true, "Deny": true,
-	"Start": true, "Resume": true, "Restart": true, "ReportActivity": true,
+	"ContinueAfterLimit": true, "Start": true, "Resume": true, "Restart": true, "ReportActivity": true,
 }
 
 // checkCallerConnected returns an error if the call must not be carried out because its caller has

@@ -58,7 +58,8 @@ func countProperties(all []*supervisor.Snapshot) properties {
 	slices.SortFunc(entries, func(a, b dbusapi.AttentionRow) int { return strings.Compare(a.ID, b.ID) })
 	return properties{
 		"NSessions": c.Sessions, "NRunning": c.Running, "NWaiting": c.Waiting, "NTurnEnded": c.TurnsEnded,
-		"NFailed": c.Failed, "NStale": c.Stale, "NSuspended": c.Suspended, "Attention": entries,
+		"NLimited": c.Limited,
+		"NFailed":  c.Failed, "NStale": c.Stale, "NSuspended": c.Suspended, "Attention": entries,
 	}
 }
 

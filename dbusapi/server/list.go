@@ -81,6 +81,12 @@ func extraFacts(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 	if n.Attention != "" {
 		add("AttentionTimestamp", usec(n.AttentionSince))
 	}
+	if !n.AttentionUntil.IsZero() {
+		add("AttentionUntil", usec(n.AttentionUntil))
+	}
+	if !n.ContinueAt.IsZero() {
+		add("ContinueTimestamp", usec(n.ContinueAt))
+	}
 	if n.AttentionMessage != "" {
 		add("AttentionMessage", n.AttentionMessage)
 	}

@@ -94,6 +94,13 @@ func TestRowEx_HasExtraFacts(t *testing.T) {
 			properties{"AttentionTimestamp": uint64(7), "AttentionAcknowledged": true},
 		},
 		{
+			"a usage limit",
+			supervisor.Snapshot{
+				State: "running", Attention: "limit", AttentionSince: at(7), AttentionUntil: at(8), ContinueAt: at(9),
+			},
+			properties{"AttentionTimestamp": uint64(7), "AttentionUntil": uint64(8), "ContinueTimestamp": uint64(9)},
+		},
+		{
 			"a request that is tried again",
 			supervisor.Snapshot{State: "running", StatusText: "retrying (overloaded)"},
 			properties{"StatusText": "retrying (overloaded)"},
@@ -125,11 +132,14 @@ func TestManager_ListsUnacknowledgedAttention(t *testing.T) {
 	ended := &supervisor.Snapshot{
 		ID: "ended", State: "running", Activity: "idle", Attention: "turn-ended", AttentionAcknowledged: true,
 	}
-	p := countProperties([]*supervisor.Snapshot{asks, seen, ended})
+	limited := &supervisor.Snapshot{ID: "limited", State: "running", Activity: "idle", Attention: "limit"}
+	limited.AttentionAcknowledged = true
+	p := countProperties([]*supervisor.Snapshot{asks, seen, ended, limited})
 	want := []dbusapi.AttentionRow{{ID: "asks", Reason: "question", Path: dbusapi.SessionPath("asks")}}
 	assert.Equal(t, want, p["Attention"])
 	assert.EqualValues(t, 2, p["NWaiting"])
 	assert.EqualValues(t, 1, p["NTurnEnded"])
+	assert.EqualValues(t, 1, p["NLimited"])
 }
 
 func TestAttentionRequested_IsSentForUnacknowledgedRequests(t *testing.T) {

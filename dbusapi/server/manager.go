@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -306,9 +307,11 @@ func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, e
 // parseReport converts a status report that a client has sent.
 func parseReport(activity string, details map[string]dbus.Variant) (supervisor.Report, error) {
 	r := supervisor.Report{Activity: activity}
-	known := map[string]*string{
+	var until uint64
+	known := map[string]any{
 		"Reason":          &r.Reason,
 		"Message":         &r.Message,
+		"Until":           &until,
 		"ConversationId":  &r.ConversationID,
 		"ExpectedSession": &r.Expected,
 	}
@@ -320,12 +323,16 @@ func parseReport(activity string, details map[string]dbus.Variant) (supervisor.R
 		if field == nil {
 			return r, newError(dbusapi.InvalidArgs, fmt.Sprintf("unknown detail %.64q", name))
 		}
-		text, ok := value.Value().(string)
-		if !ok {
-			text := fmt.Sprintf("%s in details has type %q, expected \"s\"", name, value.Signature())
+		if want := dbus.SignatureOf(field); value.Signature() != want {
+			text := fmt.Sprintf("%s in details has type %q, expected %q", name, value.Signature(), want)
 			return r, newError(dbusapi.InvalidArgs, text)
 		}
-		*field = text
+		if err := dbus.Store([]any{value.Value()}, field); err != nil {
+			return r, newError(dbusapi.InvalidArgs, fmt.Sprintf("%s in details cannot be read: %v", name, err))
+		}
+	}
+	if until != 0 {
+		r.Until = time.UnixMicro(int64(min(until, math.MaxInt64)))
 	}
 	return r, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
@@ -62,7 +63,7 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 		require.NoError(t, s.call(path, dbusapi.SessionInterface+"."+method, args...).Err, method)
 	}
 	do("SetDescription", "a shop")
-	do("SetLabels", map[string]string{"a": "b"})
+	do("SetLabels", map[string]string{"a": "b", "on-limit": "continue"})
 	do("SetOnLogin", "resume")
 	do("SetOnLogin", "ignore") // a session that starts at login does not expire
 	do("Start")
@@ -70,6 +71,8 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	require.NoError(t, s.sup.Report(t.Context(), "shop", question))
 	do("Acknowledge")
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "idle", Reason: "turn-ended"}))
+	limit := supervisor.Report{Activity: "idle", Reason: "limit", Until: time.Now().Add(time.Hour)}
+	require.NoError(t, s.sup.Report(t.Context(), "shop", limit))
 	s.endScope(t, "shop")
 	// The test waits before the next change, because one that is reverted in the same iteration of the
 	// event loop is not published.

@@ -49,7 +49,9 @@ func (fakeSystem) Execute(_ context.Context, t supervisor.Task, report func(sess
 	switch t.Effect.(type) {
 	case session.StartScope:
 		report(session.ScopeStarted{Run: t.Plan.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + t.Plan.Unit})
-		report(session.AgentStarted{Run: t.Plan.Spec.RunID, Agent: session.Process{PID: os.Getpid()}, At: time.Now()})
+		report(session.AgentStarted{
+			Run: t.Plan.Spec.RunID, SendsTyped: true, Agent: session.Process{PID: os.Getpid()}, At: time.Now(),
+		})
 	case session.AnticipateStart, session.ContinueShim, session.SignalAgent, session.HangUp, session.SignalAll,
 		session.KillScope, session.SendSignal, session.Thaw, session.CleanUp, session.UnwatchScope:
 	default:
@@ -58,10 +60,11 @@ func (fakeSystem) Execute(_ context.Context, t supervisor.Task, report func(sess
 	return nil
 }
 
-func (fakeSystem) Abandon(context.Context, []string) ([]string, error) { return nil, nil }
-func (fakeSystem) PulledIn(context.Context) ([]string, error)          { return nil, nil }
-func (fakeSystem) IsStopping(context.Context) bool                     { return false }
-func (fakeSystem) Scopes(context.Context) ([]supervisor.Scope, error)  { return nil, nil }
+func (fakeSystem) SetContinueTimer(context.Context, string, time.Time) error { return nil }
+func (fakeSystem) Abandon(context.Context, []string) ([]string, error)       { return nil, nil }
+func (fakeSystem) PulledIn(context.Context) ([]string, error)                { return nil, nil }
+func (fakeSystem) IsStopping(context.Context) bool                           { return false }
+func (fakeSystem) Scopes(context.Context) ([]supervisor.Scope, error)        { return nil, nil }
 
 func (fakeSystem) Reap(int) {}
 

@@ -14,29 +14,30 @@ import (
 )
 
 var sessionHandlers = map[string]handler{
-	"Start":            onSession(start),
-	"Restart":          onSession(restart),
-	"Resume":           onSession(resume),
-	"Suspend":          onSession(suspend),
-	"Stop":             onSession(stop),
-	"Kill":             onSession(kill),
-	"Freeze":           onSession(freeze),
-	"Thaw":             onSession(thaw),
-	"Archive":          onSession(archive),
-	"Remove":           onSession(remove),
-	"SendInput":        onSession(sendInput),
-	"SendKeys":         onSession(withArgument((*supervisor.Supervisor).Keys)),
-	"Approve":          denyAgents(withoutArguments((*supervisor.Supervisor).Approve)),
-	"Deny":             denyAgents(withoutArguments((*supervisor.Supervisor).Deny)),
-	"Capture":          onSession(capture),
-	"OpenLog":          onSession(openLog),
-	"GetAttachCommand": onSession(attachCommand),
-	"Acknowledge":      onSession(withoutArguments((*supervisor.Supervisor).Acknowledge)),
-	"Explain":          onSession(explain),
-	"GetEnvironment":   onSession(getEnvironment),
-	"SetDescription":   onSession(withArgument((*supervisor.Supervisor).Describe)),
-	"SetLabels":        onSession(withArgument((*supervisor.Supervisor).Label)),
-	"SetOnLogin":       onSession(setOnLogin),
+	"Start":              onSession(start),
+	"Restart":            onSession(restart),
+	"Resume":             onSession(resume),
+	"Suspend":            onSession(suspend),
+	"Stop":               onSession(stop),
+	"Kill":               onSession(kill),
+	"Freeze":             onSession(freeze),
+	"Thaw":               onSession(thaw),
+	"Archive":            onSession(archive),
+	"Remove":             onSession(remove),
+	"SendInput":          onSession(sendInput),
+	"SendKeys":           onSession(withArgument((*supervisor.Supervisor).Keys)),
+	"ContinueAfterLimit": onSession(continueAfterLimit),
+	"Approve":            denyAgents(withoutArguments((*supervisor.Supervisor).Approve)),
+	"Deny":               denyAgents(withoutArguments((*supervisor.Supervisor).Deny)),
+	"Capture":            onSession(capture),
+	"OpenLog":            onSession(openLog),
+	"GetAttachCommand":   onSession(attachCommand),
+	"Acknowledge":        onSession(withoutArguments((*supervisor.Supervisor).Acknowledge)),
+	"Explain":            onSession(explain),
+	"GetEnvironment":     onSession(getEnvironment),
+	"SetDescription":     onSession(withArgument((*supervisor.Supervisor).Describe)),
+	"SetLabels":          onSession(withArgument((*supervisor.Supervisor).Label)),
+	"SetOnLogin":         onSession(setOnLogin),
 
 	"SetUnitProperties": onSession(setUnitProperties),
 }
@@ -47,6 +48,14 @@ func capture(ctx context.Context, s *Server, id string, args []any) ([]any, erro
 		return nil, newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	}
 	return single(s.sup.Capture(ctx, id, int(min(lines, 1<<20)), flags&dbusapi.CaptureEscapes != 0))
+}
+
+func continueAfterLimit(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	flags := args[0].(uint64)
+	if flags&^dbusapi.ContinueIfDue != 0 {
+		return nil, newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
+	}
+	return nil, s.sup.ContinueAfterLimit(ctx, id, flags&dbusapi.ContinueIfDue != 0)
 }
 
 func openLog(_ context.Context, s *Server, id string, _ []any) ([]any, error) {

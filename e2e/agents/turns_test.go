@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -373,14 +374,24 @@ func TestAttention_ReportsModelFailure(t *testing.T) {
 }
 
 // TestAttention_ReportsUsageLimit lets the model reach a usage limit: some agents ask in a dialog
-// how to continue.
+// how to continue. Then it continues them before the limit has reset.
 func TestAttention_ReportsUsageLimit(t *testing.T) {
 	const twoHours, threeDays = "LIMIT: 7200", "LIMIT: 259200"
-	for _, row := range []struct{ agent, prompt, status, message, shows string }{
-		{"claude", twoHours, "idle (limit)", "You've hit your 5-hour limit · resets ", "Usage limit reached"},
-		{"claude", threeDays, "waiting (limit)", "You've hit your weekly limit · resets ", "Stop and wait for limit"},
-		{"codex", twoHours, "waiting (limit)", "Approaching rate limits Switch to ", "2. Keep current model"},
-		{"gemini", twoHours, "waiting (limit)", "Access resets at ", "1. Keep trying"},
+	for _, row := range []struct {
+		agent, prompt, status, message, shows string
+		after                                 time.Duration
+	}{
+		{"claude", twoHours, "idle (limit)", "You've hit your 5-hour limit · resets ", "Usage limit reached", 2 * time.Hour},
+		{
+			"claude", threeDays, "waiting (limit)", "You've hit your weekly limit · resets ",
+			"Stop and wait for limit", 72 * time.Hour,
+		},
+		{"codex", twoHours, "waiting (limit)", "Approaching rate limits Switch to ", "2. Keep current model", 2 * time.Hour},
+		{"gemini", twoHours, "waiting (limit)", "Access resets at ", "1. Keep trying", 2 * time.Hour},
+		{
+			"opencode", twoHours, "idle (limit)", "The usage limit has been reached", "retrying in 1h",
+			2 * time.Hour,
+		},
 	} {
 		t.Run(row.agent+" "+row.prompt, func(t *testing.T) {
 			f := newFixture(t)
@@ -395,6 +406,16 @@ func TestAttention_ReportsUsageLimit(t *testing.T) {
 			published, _ := s.becomes(mark, row.status)
 			t.Logf("published %v after it is on the screen", published.at.Sub(shown).Round(time.Millisecond))
 			assert.Contains(t, s.is("running").AttentionMessage, row.message)
+			now := s.await("the time of the reset", func(now client.Session) bool { return now.AttentionUntil != 0 })
+			assert.WithinDuration(t, time.Now().Add(row.after), time.UnixMicro(int64(now.AttentionUntil)), 2*time.Minute)
+
+			mark = s.mark()
+			f.corralctl("continue", "shop")
+			testbed.Poll(t, "the agent continues", func() bool {
+				prompts, _ := f.model.Prompts()
+				return strings.Contains(prompts[len(prompts)-1], config.Default().ContinueText)
+			})
+			_, _ = s.becomes(mark, "idle (turn-ended)")
 		})
 	}
 }

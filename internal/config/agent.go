@@ -72,6 +72,10 @@ type Agent struct {
 	// IdFileContent=: has to match in that file. Of several matching files, the one written last
 	// applies. nil for any content.
 	IdFileContent *regexp.Regexp //nolint:revive // named after the key
+	// LimitRecord=: matches the end of that file if a usage limit has ended the last turn. Its groups
+	// message and until have the text, in JSON, and the time of the reset, in seconds since 1970. nil
+	// for none.
+	LimitRecord *regexp.Regexp
 	// IdPattern=: matches what the agent prints when it exits; its first group is the id. nil for
 	// none.
 	IdPattern *regexp.Regexp //nolint:revive // named after the key
@@ -87,10 +91,15 @@ type Agent struct {
 	ApproveKeys   []string      // ApproveKeys=: tmux names of the keys that grant a permission; nil if unknown
 	DenyKeys      []string      // DenyKeys=: of the keys that deny it
 	ClearKeys     []string      // ClearKeys=: of the keys that delete a row of the input line; nil for none
-	Status        Status        // [Status]
-	Properties    []string      // [Scope]: unit properties NAME=VALUE, as written and in order
-	Source        string        // path of the agent's own file, "" if there is none
-	DropIns       []string      // paths in the order in which they were applied
+	OnLimit       string        // OnLimit=, as in Config; "" for the value there
+	ContinueText  string        // ContinueText=, as in Config; "" for the value there
+	LimitKeys     []string      // LimitKeys=: of the keys that close its dialog about a usage limit; nil for none
+	// AutoContinue=: the agent continues by itself once a usage limit has reset, if it is still alive.
+	AutoContinue bool
+	Status       Status   // [Status]
+	Properties   []string // [Scope]: unit properties NAME=VALUE, as written and in order
+	Source       string   // path of the agent's own file, "" if there is none
+	DropIns      []string // paths in the order in which they were applied
 }
 
 // namePattern describes agent names and session ids, which become part of unit names without
@@ -234,6 +243,7 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.IdCommand":       parser(&agent.IdCommand, nil, command),
 		"Agent.IdFile":          parser(&agent.IdFile, nil, idPattern),
 		"Agent.IdFileContent":   parser(&agent.IdFileContent, nil, regexp.Compile),
+		"Agent.LimitRecord":     parser(&agent.LimitRecord, nil, limitRecord),
 		"Agent.IdPattern":       parser(&agent.IdPattern, nil, idPattern),
 		"Agent.StopWhom":        parser(&agent.StopTarget, StopAgent, either(StopAgent, StopAll)),
 		"Agent.TypeAhead":       parser(&agent.NoTypeAhead, false, negated),
@@ -246,6 +256,10 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.ApproveKeys":     parser(&agent.ApproveKeys, nil, keyNames),
 		"Agent.DenyKeys":        parser(&agent.DenyKeys, nil, keyNames),
 		"Agent.ClearKeys":       parser(&agent.ClearKeys, nil, keyNames),
+		"Agent.OnLimit":         parser(&agent.OnLimit, "", ParseOnLimit),
+		"Agent.ContinueText":    parser(&agent.ContinueText, "", prompt),
+		"Agent.LimitKeys":       parser(&agent.LimitKeys, nil, keyNames),
+		"Agent.AutoContinue":    parser(&agent.AutoContinue, false, ParseBool),
 
 		"Environment.Set":             l.list(&agent.Environment, checkVariable, replaceVariable),
 		"Environment.Unset":           l.list(&agent.UnsetEnvironment, checkName, addNew),

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/corrald/corral/dbusapi/word"
 )
@@ -42,6 +44,8 @@ type Config struct {
 	NotifyUrgency Urgencies     // NotifyUrgency=: urgencies of notifications that differ from the default
 	TmuxMessages  bool          // TmuxMessages=: whether terminals attached to another session show a message
 	NotifyAfter   time.Duration // NotifyCompletedSec=: shortest duration of a completed run to notify of
+	OnLimit       string        // OnLimit=: what happens once a usage limit has reset: LimitNotify or LimitContinue
+	ContinueText  string        // ContinueText=: what the agent is then given
 	Retention     Retention
 }
 
@@ -50,6 +54,18 @@ var NotifyAll = []string{word.Failed, word.Waiting, word.Completed, word.Stale, 
 
 // NotifyLabel is the session label whose value overrides Notify= for that session.
 const NotifyLabel = "notify"
+
+// The values of OnLimit=: what happens when an agent has reached a usage limit.
+const (
+	LimitNotify   = "notify"   // a person is notified
+	LimitContinue = "continue" // the agent is given ContinueText= once the limit has reset
+)
+
+// OnLimitLabel is the session label whose value overrides OnLimit= for that session.
+const OnLimitLabel = "on-limit"
+
+// ParseOnLimit parses a value of OnLimit=.
+var ParseOnLimit = either(LimitNotify, LimitContinue)
 
 // Retention specifies how long ended sessions are kept; Infinity keeps them until they are removed.
 type Retention struct {
@@ -75,6 +91,9 @@ func Default() Config {
 		Notify:        NotifyAll,
 		TmuxMessages:  true,
 		NotifyAfter:   time.Minute,
+		OnLimit:       LimitNotify,
+		ContinueText: "The usage limit has reset. Continue with what you were doing, " +
+			"and do not repeat what is already done.",
 		Retention: Retention{
 			Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day, Stopped: 7 * day,
 		},
@@ -126,6 +145,8 @@ func (c *Config) parsers() parsers {
 		"NotifyUrgency":         parser(&c.NotifyUrgency, def.NotifyUrgency, ParseUrgencies),
 		"TmuxMessages":          parser(&c.TmuxMessages, def.TmuxMessages, ParseBool),
 		"NotifyCompletedSec":    parser(&c.NotifyAfter, def.NotifyAfter, ParseTimeSpan),
+		"OnLimit":               parser(&c.OnLimit, def.OnLimit, ParseOnLimit),
+		"ContinueText":          parser(&c.ContinueText, def.ContinueText, prompt),
 		"SuspendedRetentionSec": parser(&c.Retention.Suspended, def.Retention.Suspended, ParseTimeSpan),
 		"ResumableRetentionSec": parser(&c.Retention.Resumable, def.Retention.Resumable, ParseTimeSpan),
 		"FailedRetentionSec":    parser(&c.Retention.Failed, def.Retention.Failed, ParseTimeSpan),
@@ -218,6 +239,14 @@ func tmuxConfig(s string) (string, error) {
 func terminalCommand(s string) (string, error) {
 	_, err := SplitCommand(s)
 	return s, err
+}
+
+// prompt parses a text for an agent. It is given to the agent as if it was typed, in one line.
+func prompt(s string) (string, error) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return "", fmt.Errorf("invalid text %q: expected UTF-8 without control characters", s)
+	}
+	return s, nil
 }
 
 // ParseNotify parses a value of Notify=: a list of kinds from NotifyAll, or yes for all of them, or

@@ -77,7 +77,8 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 	root := write(t, map[string]string{"corral.conf": strings.Join([]string{"[Corral]",
 		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=2", "IdleSuspendSec=1h", "MaxSessions=4", "LoginShell=no",
 		"TmuxConfig=/5", "DetachKey=F12", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting",
-		"NotifyUrgency=failed:critical", "TmuxMessages=no", "NotifyCompletedSec=5min", "SuspendedRetentionSec=6",
+		"NotifyUrgency=failed:critical", "TmuxMessages=no", "NotifyCompletedSec=5min", "OnLimit=continue",
+		"ContinueText=go on", "SuspendedRetentionSec=6",
 		"ResumableRetentionSec=7", "FailedRetentionSec=8", "UnseenRetentionSec=11", "CompletedRetentionSec=9",
 		"StoppedRetentionSec=infinity"}, "\n")})
 	c, warnings, err := Load([]string{root})
@@ -87,7 +88,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 		StopTimeout: time.Second, LogMaxSize: 2 << 20, IdleAfter: 2 * time.Second, IdleSuspend: time.Hour, MaxSessions: 4,
 		TmuxConfig: "/5", DetachKey: "F12", Terminal: "foot -e",
 		Notify: []string{"failed", "waiting"}, NotifyUrgency: Urgencies{"failed": "critical"}, TmuxMessages: false,
-		NotifyAfter: 5 * time.Minute,
+		NotifyAfter: 5 * time.Minute, OnLimit: LimitContinue, ContinueText: "go on",
 		Retention: Retention{
 			6 * time.Second, 7 * time.Second, 8 * time.Second, 11 * time.Second, 9 * time.Second, Infinity,
 		},

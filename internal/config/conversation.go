@@ -29,6 +29,15 @@ func idPattern(s string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
+// limitRecord parses a regular expression with a group message, and possibly a group until.
+func limitRecord(s string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(s)
+	if err == nil && re.SubexpIndex("message") < 0 {
+		err = fmt.Errorf("invalid pattern %q: expected a group (?P<message>…)", s)
+	}
+	return re, err
+}
+
 // checkContradictions warns about keys that have no effect, or cannot work, without another key.
 // The warning has the line of the key.
 func (l *agentLoader) checkContradictions() {
@@ -51,6 +60,7 @@ func (l *agentLoader) checkContradictions() {
 		"Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create")
 	warnIf("IdFileContent", agent.IdFileContent != nil && agent.IdFile == nil,
 		"IdFileContent= has no effect without an IdFile=")
+	warnIf("LimitRecord", agent.LimitRecord != nil && agent.IdFile == nil, "LimitRecord= has no effect without an IdFile=")
 	warnIf("ResumeContent", agent.ResumeContent != nil && len(agent.ResumeCondition) == 0,
 		"ResumeContent= has no effect without a ResumeCondition=")
 	warnIf("ResumeCondition", len(agent.ResumeCondition) > 0 && len(agent.ResumeCommand) == 0,

@@ -30,6 +30,7 @@ type Report struct {
 	Reason         string        `json:"reason,omitempty"`
 	Message        string        `json:"message,omitempty"`
 	ConversationID string        `json:"conversation_id,omitempty"`
+	Until          time.Time     `json:"until,omitzero"`
 	At             time.Time     `json:"at"`
 	Monotonic      time.Duration `json:"monotonic"` // At by CLOCK_MONOTONIC, in nanoseconds
 }

@@ -39,9 +39,10 @@ const (
 	// has resumed; Since is when. Sent by the shim.
 	Idle    Kind = 'i'
 	Working Kind = 'w'
-	// StatusReport is the agent's status according to one Source: Activity, Reason, Text, Since. Sent
-	// by the shim. It is valid until the next report of the same Source, whose Seq is greater. The
-	// shim repeats the latest reports after each Hello, so that a new daemon gets them too.
+	// StatusReport is the agent's status according to one Source: Activity, Reason, Text, Until,
+	// Since. Sent by the shim. It is valid until the next report of the same Source, whose Seq is
+	// greater. The shim repeats the latest reports after each Hello, so that a new daemon gets them
+	// too.
 	StatusReport Kind = 's'
 	// Ready reports that the agent has sent READY=1 (sd_notify(3)); Since is when. Sent by the shim,
 	// and repeated after each Hello.
@@ -49,6 +50,10 @@ const (
 	// Prompted reports that the shim is about to type the Spec's Prompt, or has typed it. Sent by the
 	// shim, and repeated after each Hello.
 	Prompted Kind = 'p'
+	// Typed reports that somebody has typed in the pane, or has sent input; Since is when. Sent by the
+	// shim for the first input after each Idle, Working and StatusReport, and repeated after each
+	// Hello.
+	Typed Kind = 'y'
 	// PaneClosed reports that the user closed the pane (or its tmux session) while the tmux server
 	// keeps running. Sent by the shim, which has sent SIGHUP to the agent's processes, as the kernel
 	// does when a terminal is closed.
@@ -139,17 +144,19 @@ type Message struct {
 	Idle       bool      // Hello
 	Pane       bool      // Hello: the agent is shown in a pane
 	TakesKeys  bool      // Hello: the shim supports Keys
+	SendsTyped bool      // Hello: the shim sends Typed
 
-	Since time.Time // Idle, Working, Hello, StatusReport, Ready: when this status began
+	Since time.Time // Idle, Working, Hello, StatusReport, Ready, Typed: when this status began
 
 	// The same moment by CLOCK_MONOTONIC; older shims do not send it. Keys: when the agent began to
 	// ask.
 	SinceMonotonic time.Duration
 
-	Source   string // StatusReport: its source, of package word. Keys: the source of the agent's question
-	Activity string // StatusReport: working, idle or waiting; "" if unknown
-	Reason   string // StatusReport: why it needs the user's attention, or ""
-	Text     string // StatusReport: the agent's text, at most MaxText bytes of UTF-8
+	Source   string    // StatusReport: its source, of package word. Keys: the source of the agent's question
+	Activity string    // StatusReport: working, idle or waiting; "" if unknown
+	Reason   string    // StatusReport: why it needs the user's attention, or ""
+	Text     string    // StatusReport: the agent's text, at most MaxText bytes of UTF-8
+	Until    time.Time // StatusReport: when the usage limit resets that is its Reason; zero if unknown
 
 	// Keys: the greatest Seq among the StatusReports that the sender has received from the sources
 	// that report whether the agent is asking.
@@ -183,6 +190,8 @@ const (
 	msgMonotonic  = 'm'
 	msgTakesKeys  = 'k'
 	msgKnownSeq   = 'A'
+	msgUntil      = 'u'
+	msgSendsTyped = 'T'
 )
 
 // Append appends the encoded message to b and returns the result. Zero fields are omitted.
@@ -206,6 +215,8 @@ func (m *Message) Append(b []byte) []byte {
 	num(msgIdle, boolNumber(m.Idle))
 	num(msgPane, boolNumber(m.Pane))
 	num(msgTakesKeys, boolNumber(m.TakesKeys))
+	num(msgSendsTyped, boolNumber(m.SendsTyped))
+	num(msgUntil, unixMicro(m.Until))
 	num(msgSince, unixMicro(m.Since))
 	num(msgMonotonic, m.SinceMonotonic.Microseconds())
 	num(msgKnownSeq, int64(m.KnownSeq))
@@ -241,41 +252,50 @@ func ParseMessage(b []byte) (Message, error) {
 		if err != nil {
 			return err
 		}
-		switch tag {
-		case msgShimPID:
-			m.ShimPID = int(n)
-		case msgAgentPID:
-			m.AgentPID = int(n)
-		case msgAgentStart:
-			m.AgentStart = uint64(n)
-		case msgStarted:
-			m.Started = time.UnixMicro(n)
-		case msgIdle:
-			m.Idle = n != 0
-		case msgPane:
-			m.Pane = n != 0
-		case msgTakesKeys:
-			m.TakesKeys = n != 0
-		case msgKnownSeq:
-			m.KnownSeq = uint32(n)
-		case msgSince:
-			m.Since = time.UnixMicro(n)
-		case msgMonotonic:
-			if n > math.MaxInt64/int64(time.Microsecond) {
-				return errors.New("a number is out of range")
-			}
-			m.SinceMonotonic = time.Duration(n) * time.Microsecond
-		case msgSeq:
-			m.Seq = uint32(n)
-		case msgFlags:
-			m.Flags = uint32(n)
-		}
-		return nil
+		return m.setNumber(tag, n)
 	})
 	if err != nil {
 		return Message{}, err
 	}
 	return m, nil
+}
+
+// setNumber sets the field with this tag, which has a number.
+func (m *Message) setNumber(tag byte, n int64) error {
+	switch tag {
+	case msgShimPID:
+		m.ShimPID = int(n)
+	case msgAgentPID:
+		m.AgentPID = int(n)
+	case msgAgentStart:
+		m.AgentStart = uint64(n)
+	case msgStarted:
+		m.Started = time.UnixMicro(n)
+	case msgIdle:
+		m.Idle = n != 0
+	case msgPane:
+		m.Pane = n != 0
+	case msgTakesKeys:
+		m.TakesKeys = n != 0
+	case msgSendsTyped:
+		m.SendsTyped = n != 0
+	case msgUntil:
+		m.Until = time.UnixMicro(n)
+	case msgKnownSeq:
+		m.KnownSeq = uint32(n)
+	case msgSince:
+		m.Since = time.UnixMicro(n)
+	case msgMonotonic:
+		if n > math.MaxInt64/int64(time.Microsecond) {
+			return errors.New("a number is out of range")
+		}
+		m.SinceMonotonic = time.Duration(n) * time.Microsecond
+	case msgSeq:
+		m.Seq = uint32(n)
+	case msgFlags:
+		m.Flags = uint32(n)
+	}
+	return nil
 }
 
 // stringField returns the string field with this tag, or nil if there is none.

@@ -25,6 +25,10 @@ const (
 // Scope returns the name of a session's scope.
 func Scope(agent, id string) string { return ScopePrefix + agent + "-" + id + ScopeSuffix }
 
+// ContinueTimer returns the name, without its suffix, of the timer that continues a session after a
+// usage limit, and of the timer's service.
+func ContinueTimer(id string) string { return "corral-continue-" + id }
+
 // CutScope returns the part of a scope's name that contains the agent and the id, separated by "-".
 // It returns false if no session can have this scope.
 func CutScope(unit string) (string, bool) {

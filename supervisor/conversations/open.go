@@ -1,6 +1,8 @@
 package conversations
 
 import (
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/resettime"
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // Detector detects which conversation an agent has, by what the agent does: it implements
@@ -27,6 +31,21 @@ type OpenFile struct {
 	// last is used. It is nil if the content does not matter.
 	Content *regexp.Regexp
 	Known   string // the id that is preferred if the content does not decide
+	// Limit matches the end of the file if a usage limit has ended the last turn: see
+	// config.Agent.LimitRecord. It is nil if that does not matter.
+	Limit *regexp.Regexp
+}
+
+// Opened is what DetectOpen finds. The zero value means that there is no such file.
+type Opened struct {
+	ID    string
+	Limit *UsageLimit // that has ended the last turn, nil if none did
+}
+
+// UsageLimit is a usage limit as an agent has recorded it.
+type UsageLimit struct {
+	Message string
+	Until   time.Time // when it resets, zero if that is unknown
 }
 
 // conversationFile is a file that a process holds open and whose path contains a conversation id.
@@ -38,31 +57,74 @@ type conversationFile struct {
 
 // DetectOpen returns the id in the path of a file that is held open by the agent, the process with
 // this PID in this control group, or, if it holds no such file, by the nearest of its descendants
-// that hold one; "" if there is none.
+// that hold one; and the usage limit that this file ends with.
 //
 // An agent may hold several such files open: an earlier conversation, and those of its subagents.
 // If their content shows which are conversations with the user, DetectOpen returns the one that was
 // written last. Otherwise it returns the known one or, if that is not among them, the first by
 // path: the files that an agent opens besides its conversation are created later.
-func (Detector) DetectOpen(group string, agent int, file OpenFile) string {
+func (Detector) DetectOpen(group string, agent int, file OpenFile) Opened {
+	found := chooseOpenFile(group, agent, file)
+	return Opened{found.id, readLimit(found.path, file.Limit)}
+}
+
+func chooseOpenFile(group string, agent int, file OpenFile) conversationFile {
 	found := openConversationFiles(group, agent, file.Path)
 	if len(found) > 1 && file.Content != nil {
 		users := slices.DeleteFunc(slices.Clone(found), func(f conversationFile) bool {
 			return !fileMatches(f.path, file.Content)
 		})
 		if len(users) > 0 {
-			return slices.MaxFunc(users, func(a, b conversationFile) int { return a.written.Compare(b.written) }).id
+			return slices.MaxFunc(users, func(a, b conversationFile) int { return a.written.Compare(b.written) })
 		}
 	}
 	for _, f := range found {
 		if f.id == file.Known {
-			return f.id
+			return f
 		}
 	}
 	if len(found) == 0 {
-		return ""
+		return conversationFile{}
 	}
-	return found[0].id
+	return found[0]
+}
+
+// maxLimitRecord is how much of the end of a file is searched for a usage limit, in bytes.
+const maxLimitRecord = 64 << 10
+
+// readLimit returns the usage limit with which a file ends, nil if there is none or the file cannot
+// be read.
+func readLimit(path string, pattern *regexp.Regexp) *UsageLimit {
+	if path == "" || pattern == nil {
+		return nil
+	}
+	f, err := safefile.OpenLinked(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err == nil && info.Size() > maxLimitRecord {
+		_, _ = f.Seek(-maxLimitRecord, io.SeekEnd)
+	}
+	end, err := io.ReadAll(io.LimitReader(f, maxLimitRecord))
+	match := pattern.FindSubmatch(end)
+	if err != nil || match == nil {
+		return nil
+	}
+	var l UsageLimit
+	text := match[pattern.SubexpIndex("message")]
+	if json.Unmarshal([]byte(`"`+string(text)+`"`), &l.Message) != nil {
+		l.Message = string(text)
+	}
+	if group := pattern.SubexpIndex("until"); group >= 0 {
+		if seconds, err := strconv.ParseInt(string(match[group]), 10, 64); err == nil {
+			l.Until = time.Unix(seconds, 0)
+		}
+	}
+	if l.Until.IsZero() {
+		l.Until, _ = resettime.Parse(l.Message, time.Now(), time.Local)
+	}
+	return &l
 }
 
 // openConversationFiles returns the files whose path matches the pattern and that are held open by

@@ -200,12 +200,17 @@ func (r Rules) IsOpenFileDue(activity string, isNew bool) bool {
 
 // OpenFile returns how to detect the conversation of the current run's agent by its open files, nil
 // if the agent's definition has no IdFile=. Reported is the id that the agent has reported last.
+// The file is also searched for a usage limit if the agent's turn has failed.
 func (r Rules) OpenFile(reported string) *OpenFile {
 	def := r.Definition
 	if def.IdFile == nil {
 		return nil
 	}
-	return &OpenFile{Path: def.IdFile, Content: def.IdFileContent, Known: cmp.Or(reported, r.Session.Run.Conversation)}
+	file := &OpenFile{Path: def.IdFile, Content: def.IdFileContent, Known: cmp.Or(reported, r.Session.Run.Conversation)}
+	if r.Session.HasFailed() {
+		file.Limit = def.LimitRecord
+	}
+	return file
 }
 
 // Printed returns how to detect the conversation id that the agent of the current run has printed

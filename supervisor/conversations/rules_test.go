@@ -295,7 +295,8 @@ func TestOpenFile_PrefersTheReportedID(t *testing.T) {
 	rules := Rules{Session: &session.Session{Run: &session.Run{Conversation: "c"}}}
 	assert.Nil(t, rules.OpenFile(""))
 	rules.Definition.IdFile, rules.Definition.IdFileContent = regexp.MustCompile("f"), regexp.MustCompile("x")
-	assert.Equal(t, &OpenFile{rules.Definition.IdFile, rules.Definition.IdFileContent, "c"}, rules.OpenFile(""))
+	want := &OpenFile{Path: rules.Definition.IdFile, Content: rules.Definition.IdFileContent, Known: "c"}
+	assert.Equal(t, want, rules.OpenFile(""))
 	assert.Equal(t, "d", rules.OpenFile("d").Known)
 }
 

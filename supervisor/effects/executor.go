@@ -33,6 +33,7 @@ type Executor struct {
 	cgroups      controlGroups
 	environments supervisor.Environments
 	shim         string // path of corral-shim
+	client       string // path of corralctl
 
 	starts       chan struct{} // contains one element for each start that is being carried out
 	anticipating atomic.Bool   // anticipateStart is being carried out
@@ -42,14 +43,14 @@ type Executor struct {
 // processes and holds the kernel's cgroup lock for some milliseconds.
 const maxStarts = 16
 
-// New returns an Executor. Shim is the path of corral-shim.
-func New(u *units.Manager, t *tmux.Tmux, env supervisor.Environments, shim string) (*Executor, error) {
+// New returns an Executor. Shim is the path of corral-shim, client that of corralctl.
+func New(u *units.Manager, t *tmux.Tmux, env supervisor.Environments, shim, client string) (*Executor, error) {
 	root, err := proc.CgroupRoot()
 	if err != nil {
 		return nil, err
 	}
 	return &Executor{
-		units: u, tmux: t, cgroups: controlGroups{root}, environments: env, shim: shim,
+		units: u, tmux: t, cgroups: controlGroups{root}, environments: env, shim: shim, client: client,
 		starts: make(chan struct{}, maxStarts),
 	}, nil
 }
@@ -57,7 +58,7 @@ func New(u *units.Manager, t *tmux.Tmux, env supervisor.Environments, shim strin
 // System returns the machine on which the executor carries out effects.
 func (x *Executor) System() supervisor.System {
 	return supervisor.System{
-		Executor: x, Systemd: systemd{x.units}, Processes: processes{}, ControlGroups: x.cgroups,
+		Executor: x, Systemd: systemd{x.units, x.client}, Processes: processes{}, ControlGroups: x.cgroups,
 		Terminals: terminals{x.tmux}, Environments: x.environments, Conversations: conversations.Detector{},
 	}
 }

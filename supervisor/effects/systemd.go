@@ -2,6 +2,7 @@ package effects
 
 import (
 	"context"
+	"time"
 
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/unitname"
@@ -10,7 +11,10 @@ import (
 )
 
 // systemd implements supervisor.Systemd. Watch, Abandon and StartTime are those of units.Manager.
-type systemd struct{ *units.Manager }
+type systemd struct {
+	*units.Manager
+	client string // path of corralctl
+}
 
 // Scopes implements supervisor.Systemd.
 func (s systemd) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
@@ -33,6 +37,18 @@ func (s systemd) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 // PulledIn implements supervisor.Systemd.
 func (s systemd) PulledIn(ctx context.Context) ([]string, error) {
 	return s.Manager.PulledIn(ctx, "corral@", ".service")
+}
+
+// SetContinueTimer implements supervisor.Systemd.
+func (s systemd) SetContinueTimer(ctx context.Context, id string, at time.Time) error {
+	name := unitname.ContinueTimer(id)
+	if at.IsZero() {
+		return s.RemoveTimer(ctx, name)
+	}
+	return s.SetTimer(ctx, units.Timer{
+		Name: name, Description: "Continuation of Corral session " + id + " after a usage limit", Slice: unitname.Slice,
+		Argv: []string{s.client, "continue", "--if-due", id},
+	}, at)
 }
 
 // StopCause implements supervisor.Systemd.

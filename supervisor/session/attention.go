@@ -35,6 +35,12 @@ func (s *Session) LastOutput() time.Time {
 	return report.At
 }
 
+// IsSilent reports whether the agent has ended, or does not print anything.
+func (s *Session) IsSilent() bool {
+	output, _ := s.received.from(FromOutput)
+	return !s.Run.AgentAlive() || output.Activity == word.Idle
+}
+
 // TurnEnded reports whether the agent waits for nothing but its next turn.
 func (s *Session) TurnEnded() bool {
 	_, report, ok := s.decidingReport()
@@ -217,7 +223,8 @@ type Attention struct {
 	Message      string // what the agent has asked
 	Source       Source // "" for a state
 	Since        time.Time
-	Acknowledged bool // by a person: nobody is notified of it any more
+	Until        time.Time // of a usage limit: when it resets; zero if that is unknown
+	Acknowledged bool      // by a person: nobody is notified of it any more
 }
 
 // attentionStates are the states that request attention until a person has acknowledged them.
@@ -228,28 +235,39 @@ var attentionStates = []State{Failed, Completed, Stale, Orphaned}
 // until it is answered or the agent continues; an acknowledgement only silences it. A bell needs no
 // answer: it ends when it is acknowledged (see isResolved).
 func (s *Session) Attention() Attention {
+	a, _ := s.attention()
+	return a
+}
+
+// attention returns Attention, and its Since by CLOCK_MONOTONIC, 0 if that is not known.
+func (s *Session) attention() (a Attention, since time.Duration) {
 	if v := s.View(); slices.Contains(attentionStates, v.State) && s.Seen != v.State {
 		since := v.Since
 		if since.IsZero() && s.State == v.State {
 			since = s.StateChanged
 		}
-		return Attention{Reason: string(v.State), Since: since}
+		return Attention{Reason: string(v.State), Since: since}, 0
 	}
 	source, report, ok := s.decidingReport()
 	if limit, isLimited := s.failureOf(source, report); ok && isLimited {
 		source, report = FromReport, limit
 	}
 	if !ok || report.Reason == "" || report.isRetrying() {
-		return Attention{}
+		return Attention{}, 0
 	}
-	a := Attention{
-		Reason: report.Reason, Message: report.Message, Source: source, Since: report.At,
+	a = Attention{
+		Reason: report.Reason, Message: report.Message, Source: source, Since: report.At, Until: report.Until,
 		Acknowledged: s.isAcknowledged(source, report),
+	}
+	if source == FromScreen && report.Reason == word.Limit && report.Until.IsZero() {
+		if r, _ := s.latestReport(FromReport); r.Reason == word.Limit && !s.isResolved(FromReport, r) {
+			a.Until = r.Until // the dialog is about the same limit
+		}
 	}
 	if source == FromTitle && (report.Activity == word.Waiting || report.Reason == word.TurnEnded) {
 		s.refineAttention(&a, report)
 	}
-	return a
+	return a, report.Monotonic
 }
 
 // correlationTime is how much earlier than the title another source can have reported the same
@@ -266,6 +284,9 @@ func (s *Session) failureOf(decider Source, ended Report) (failure Report, ok bo
 		failure.Monotonic >= ended.Monotonic-correlationTime && !s.isResolved(FromReport, failure)
 }
 
+// failures are the reasons for attention of a turn that has failed.
+var failures = []string{word.Error, word.Limit, word.Auth}
+
 // refineAttention adds what the title does not contain, what the agent waits for or that its turn
 // has ended with an error, from the report of another source about the same request.
 func (s *Session) refineAttention(a *Attention, title Report) {
@@ -273,15 +294,23 @@ func (s *Session) refineAttention(a *Attention, title Report) {
 		report, ok := s.latestReport(source)
 		refines := report.Activity == word.Waiting && report.Reason != ""
 		if title.Activity != word.Waiting {
-			refines = report.Reason == word.Error
+			refines = slices.Contains(failures, report.Reason)
 		}
 		isRecent := report.Monotonic >= title.Monotonic-correlationTime
 		if ok && source != FromTitle && refines && isRecent && !s.isResolved(source, report) {
-			a.Reason, a.Message, a.Source = report.Reason, report.Message, source
+			a.Reason, a.Message, a.Source, a.Until = report.Reason, report.Message, source, report.Until
 			a.Acknowledged = a.Acknowledged && s.isAcknowledged(source, report)
 			return
 		}
 	}
+}
+
+// HasFailed reports whether the agent itself has reported that its turn has ended with an error.
+func (s *Session) HasFailed() bool {
+	return slices.ContainsFunc(s.trustedSources(), func(source Source) bool {
+		report, ok := s.latestReport(source)
+		return ok && report.Activity == word.Idle && report.Reason == word.Error
+	})
 }
 
 // Acknowledgement returns the event that a person acknowledges everything for which the session

@@ -10,8 +10,8 @@ import (
 )
 
 // Event is something that was requested or has happened. The set is closed. Its members are the
-// facts, in this file and in conversation.go, prompt.go and report.go, and, in effects.go, the
-// requests for operations and the results of effects.
+// facts, in this file and in conversation.go, limit.go, prompt.go and report.go, and, in
+// effects.go, the requests for operations and the results of effects.
 //
 // Facts about a run contain its id, and have no effect if the session's current run is another one.
 // A fact about a run changes in one direction only. Therefore neither the order of facts matters,
@@ -23,14 +23,16 @@ type Event interface {
 // Apply changes the session's facts according to e. It reports whether a fact that is saved has
 // changed.
 func (s *Session) Apply(e Event) (changed bool) {
-	run, archived, workspace := s.Run, s.Archived, s.WorkspaceInode
+	run, archived, workspace, limit, continued := s.Run, s.Archived, s.WorkspaceInode, s.Limit, s.Continued
 	seen, prompted, unsent, conversation := s.Seen, s.Prompted, s.Unsent, s.ConversationID
 	var before Run
 	if run != nil {
 		before = *run
 	}
 	e.apply(s)
+	s.updateLimit()
 	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace ||
+		s.Limit != limit || s.Continued != continued ||
 		s.Seen != seen || s.Prompted != prompted || s.Unsent != unsent || s.ConversationID != conversation
 }
 
@@ -81,6 +83,7 @@ type TmuxDied struct {
 type AgentStarted struct {
 	Run         string
 	Shim, Agent Process
+	SendsTyped  bool // the shim sends Typed
 	At          time.Time
 }
 
@@ -165,6 +168,9 @@ func (e RunBegun) apply(s *Session) {
 	}
 	suspended := s.View().State == Suspended
 	s.discardUnsent(e.Resumed)
+	if !e.Resumed || !suspended {
+		s.Limit = Limit{}
+	}
 	if s.Run != nil {
 		past := *s.Run
 		past.Reported, past.Acknowledged, past.Answered, past.Superseded = Report{}, Seqs{}, Seqs{}, 0
@@ -261,7 +267,7 @@ func (e AgentStarted) apply(s *Session) {
 	if r == nil {
 		return
 	}
-	r.ShimProc, r.Agent = e.Shim, e.Agent
+	r.ShimProc, r.Agent, r.ShimSendsTyped = e.Shim, e.Agent, e.SendsTyped
 	if !r.Started.Equal(e.At) { // a time that was read from the record may differ in its representation
 		r.Started = e.At
 	}

@@ -45,6 +45,10 @@ type Report struct {
 	Message  string    `json:"message,omitempty"`  // for the person whose attention it requests
 	At       time.Time `json:"at"`
 
+	// Until is when the usage limit resets that is the Reason, by the wall clock; zero if that is
+	// unknown.
+	Until time.Time `json:"until,omitzero"`
+
 	// Monotonic is At by CLOCK_MONOTONIC, 0 in a record of an older version.
 	Monotonic time.Duration `json:"monotonic,omitzero"`
 
@@ -258,7 +262,8 @@ func (s *Session) latestReport(source Source) (Report, bool) {
 func (s *Session) NextReport(report Report) (next Report, changed bool) {
 	last, known := s.latestReport(FromReport)
 	report.Seq = last.Seq + 1
-	same := known && last.Activity == report.Activity && last.Reason == report.Reason && last.Message == report.Message
+	same := known && last.Activity == report.Activity && last.Reason == report.Reason &&
+		last.Message == report.Message && last.Until.Equal(report.Until)
 	isOpen := func() bool { return !s.isResolved(FromReport, last) && !s.isAcknowledged(FromReport, last) }
 	if same && (report.requestsAttention() && isOpen() || !report.requestsAttention() && !s.isOver(FromReport, last)) {
 		return last, false

@@ -67,6 +67,11 @@ type Session struct {
 	// next run is given it, with the Prompt if it is given that too, if it continues the conversation.
 	Unsent string `json:"unsent,omitempty"`
 
+	// Limit is the usage limit that the agent has reached. It remains if the session is suspended.
+	Limit Limit `json:"limit,omitzero"`
+	// Continued is the reset of the limit after which the agent was last given ContinueText=.
+	Continued time.Time `json:"continued,omitzero"`
+
 	NRuns uint32 `json:"n_runs"`
 	Run   *Run   `json:"run,omitempty"`  // the current run, or the last one
 	Past  []Run  `json:"past,omitempty"` // the runs before Run, the oldest first
@@ -198,6 +203,9 @@ type Run struct {
 	ShimDied time.Time `json:"shim_died,omitzero"`
 	// TmuxSurvived reports that tmux still answered after the shim had died.
 	TmuxSurvived bool `json:"outlived,omitempty"`
+
+	// ShimSendsTyped reports that the shim sends Typed. Those of older versions do not.
+	ShimSendsTyped bool `json:"shim_sends_typed,omitempty"`
 
 	Agent   Process   `json:"agent_process,omitzero"`
 	Started time.Time `json:"started,omitzero"` // when the agent was executed

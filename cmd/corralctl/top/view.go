@@ -118,6 +118,8 @@ func (m *model) header() string {
 		switch {
 		case wording.IsTurnEnded(r.Session):
 			counts[word.TurnEnded]++
+		case wording.IsLimited(r.Session):
+			counts[word.Limit]++
 		case wording.IsWaiting(r.Session):
 			counts[word.Waiting]++
 		}
@@ -133,14 +135,17 @@ func (m *model) header() string {
 	}
 	add("", wording.Plural(counts["session"], "session"))
 	for _, count := range []struct{ what, colour string }{
-		{word.Waiting, wording.Yellow}, {word.TurnEnded, wording.Cyan}, {word.Failed, wording.Red},
-		{word.Stale, wording.Yellow}, {word.Orphaned, wording.Yellow}, {word.Running, wording.Green}, {word.Suspended, ""},
+		{word.Waiting, wording.Yellow}, {word.TurnEnded, wording.Cyan}, {word.Limit, wording.Yellow},
+		{word.Failed, wording.Red}, {word.Stale, wording.Yellow}, {word.Orphaned, wording.Yellow},
+		{word.Running, wording.Green}, {word.Suspended, ""},
 	} {
 		n := counts[count.what]
 		switch {
 		case n == 0:
 		case count.what == word.TurnEnded:
 			add(count.colour, wording.TurnsEnded(n))
+		case count.what == word.Limit:
+			add(count.colour, wording.Limited(n))
 		default:
 			add(count.colour, fmt.Sprintf("%d %s", n, count.what))
 		}

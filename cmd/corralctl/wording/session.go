@@ -2,6 +2,7 @@ package wording
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/internal/plaintext"
+	"github.com/corrald/corral/internal/resettime"
 )
 
 // The colours of states and headings are those of systemctl. Each begins with a reset, so that they
@@ -59,6 +61,18 @@ func HasError(s client.Session) bool { return s.Attention == word.Error && !IsEn
 // IsLimited returns whether the session's agent has reached a usage limit.
 func IsLimited(s client.Session) bool { return s.Attention == word.Limit && !IsEnded(s.State) }
 
+// LimitText formats the usage limit that the session's agent has reached: "limit until 15:00".
+func LimitText(s client.Session, now time.Time) string {
+	if s.AttentionUntil == 0 {
+		return word.Limit
+	}
+	until := BusTime(s.AttentionUntil)
+	if until.Before(now) {
+		return word.Limit + ", reset at " + resettime.Format(until, now)
+	}
+	return word.Limit + " until " + resettime.Format(until, now)
+}
+
 // AttentionText formats a value of the Attention property for people.
 func AttentionText(reason string) string {
 	if reason == word.TurnEnded {
@@ -69,6 +83,9 @@ func AttentionText(reason string) string {
 
 // TurnsEnded formats how many turns have ended.
 func TurnsEnded(n int) string { return Plural(n, "turn") + " ended" }
+
+// Limited formats how many sessions have reached a usage limit.
+func Limited(n int) string { return fmt.Sprintf("%d at a limit", n) }
 
 // Leftovers formats how many processes a session has left behind: "1 process left".
 func Leftovers(n int) string {
@@ -169,7 +186,7 @@ func Activity(s client.Session) (text, colour string) {
 	case HasError(s):
 		return word.Error, Red
 	case IsLimited(s):
-		return word.Limit, Yellow
+		return LimitText(s, time.Now()), Yellow
 	case s.Activity == "" || s.Activity == word.Unknown:
 		return "-", ""
 	case s.Activity == word.Waiting && s.Attention != "" && s.Attention != s.State:
@@ -185,6 +202,10 @@ func Activity(s client.Session) (text, colour string) {
 // ("exit 3").
 func Detail(s client.Session) (text, colour string) {
 	if text, colour = Outcome(s); text != "" {
+		if s.ContinueTimestamp != 0 {
+			now := time.Now()
+			text += ", continues at " + resettime.Format(BusTime(s.ContinueTimestamp), now)
+		}
 		return text, colour
 	}
 	text, colour = Activity(s)

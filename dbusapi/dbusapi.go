@@ -78,7 +78,7 @@ type SessionRowEx struct {
 	More map[string]dbus.Variant
 }
 
-// AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as,
+// AgentRow is one row of ListAgents. Details has Available b, Resumable b, Accounts b, Command as,
 // ResumeCommand as, Source s.
 type AgentRow struct {
 	Name        string

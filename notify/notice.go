@@ -117,6 +117,7 @@ func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	if !n.ContinueAt.IsZero() {
 		lines = append(lines, "continues at "+resettime.Format(n.ContinueAt, time.Now()))
 	}
+	def, _ := s.Agents.Find(n.Agent)
 	place := plaintext.Line(plaintext.AbbreviateHome(n.WorkingDirectory, s.Home))
 	if n.Exited.After(n.Started) && !n.AgentAlive {
 		place += ", after " + formatSpan(n.Exited.Sub(n.Started))
@@ -124,7 +125,7 @@ func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	return Notice{
 		Key: sessionKey(n.ID), Token: token,
 		Title: n.ID + ": " + describeAttention(n), Body: strings.Join(append(lines, place), "\n"),
-		Urgency: s.urgency(n, kind), Actions: actionsOf(n, kind, s.Agents[n.Agent]), Sessions: []string{n.ID},
+		Urgency: s.urgency(n, kind), Actions: actionsOf(n, kind, def), Sessions: []string{n.ID},
 	}
 }
 

@@ -35,7 +35,7 @@ func sessionKey(id string) string { return "session " + id }
 // Settings is the configuration of notifications.
 type Settings struct {
 	Config config.Config
-	Agents map[string]config.Agent
+	Agents config.Agents
 	Home   string // home directory of the user, shown as ~
 }
 
@@ -45,8 +45,8 @@ func (s Settings) isWanted(n *supervisor.Snapshot, kind string) bool {
 		return false
 	}
 	enabled := s.Config.Notify
-	if own := s.Agents[n.Agent].Notify; own != nil {
-		enabled = own
+	if def, _ := s.Agents.Find(n.Agent); def.Notify != nil {
+		enabled = def.Notify
 	}
 	if label := n.Labels[config.NotifyLabel]; label != "" {
 		if own, err := config.ParseNotify(label); err == nil {
@@ -81,7 +81,8 @@ type request struct {
 // agent's definition, else in corral.conf, else the default. The default is never critical, because
 // desktops show critical notices even in do-not-disturb mode.
 func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
-	for _, configured := range []config.Urgencies{s.Agents[n.Agent].NotifyUrgency, s.Config.NotifyUrgency} {
+	def, _ := s.Agents.Find(n.Agent)
+	for _, configured := range []config.Urgencies{def.NotifyUrgency, s.Config.NotifyUrgency} {
 		if level, ok := configured[kind]; ok {
 			return Urgency(slices.Index(config.UrgencyLevels, level))
 		}

@@ -175,5 +175,6 @@ func (s *settings) onLimit(rec *session.Session) string {
 	if _, err := config.ParseOnLimit(label); err != nil {
 		label = ""
 	}
-	return cmp.Or(label, s.agents[rec.Agent].OnLimit, s.config.OnLimit)
+	def, _ := s.agents.Find(rec.Agent)
+	return cmp.Or(label, def.OnLimit, s.config.OnLimit)
 }

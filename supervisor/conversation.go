@@ -15,7 +15,7 @@ func (e *entry) conversationRules() conversations.Rules {
 
 // conversationRules is entry.conversationRules for a session that may have no entry yet.
 func (s *settings) conversationRules(rec *session.Session) conversations.Rules {
-	return conversations.Rules{Session: rec, Definition: s.agents[rec.Agent], Values: s.specifiers(rec)}
+	return conversations.Rules{Session: rec, Definition: s.definition(rec), Values: s.specifiers(rec)}
 }
 
 // checkConversationFree returns an error if the run that is about to begin would continue a

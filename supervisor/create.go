@@ -258,7 +258,7 @@ func (c *creation) checkCreatable(agent string, spec Spec) (def config.Agent, er
 	if err := c.loop.shutdown.check(); err != nil {
 		return def, err
 	}
-	def, known := c.loop.settings.agents[agent]
+	def, known := c.loop.settings.agents.Find(agent)
 	count, limit := len(c.loop.sessions.byID)+len(c.reserved), c.loop.settings.config.MaxSessions
 	switch {
 	case !known:

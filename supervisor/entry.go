@@ -102,7 +102,7 @@ func (e *entry) resetRun() {
 
 // definition returns the definition of the session's agent, the zero value if the definition was
 // removed.
-func (e *entry) definition() config.Agent { return e.loop.settings.agents[e.rec.Agent] }
+func (e *entry) definition() config.Agent { return e.loop.settings.definition(e.rec) }
 
 // isCurrent reports whether the session exists, and this is the id of its last run.
 func (e *entry) isCurrent(run string) bool { return !e.removed && e.rec.Run.ID == run }

@@ -2,10 +2,12 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/supervisor/environments"
 )
 
@@ -20,7 +22,7 @@ func (s *Supervisor) IsInstalled(ctx context.Context, def config.Agent) bool {
 // checkInstalled returns an error if the program of the agent is missing, before anything is
 // created: a person has to install the agent. A session that is not to be started may be created
 // before its agent is installed. A client's Command is checked by checkExecutable. Errors:
-// AgentNotInstalled, StartFailed.
+// AgentNotInstalled, ConfigError, StartFailed.
 func (c *creation) checkInstalled(ctx context.Context, agent string, spec *Spec) error {
 	switch {
 	case spec.NoStart:
@@ -34,7 +36,7 @@ func (c *creation) checkInstalled(ctx context.Context, agent string, spec *Spec)
 	if err != nil {
 		return err
 	}
-	def := agents[agent]
+	def, _ := agents.Find(agent)
 	if found, err := c.hasProgram(ctx, def, spec); found || err != nil {
 		return err
 	}
@@ -49,7 +51,8 @@ func (c *creation) checkExecutable(ctx context.Context, agent string, spec *Spec
 	if err != nil {
 		return err
 	}
-	env, known, err := c.firstEnvironment(agents[agent], spec)
+	def, _ := agents.Find(agent)
+	env, known, err := c.firstEnvironment(def, spec)
 	if err != nil || !known {
 		return err
 	}
@@ -61,6 +64,7 @@ func (c *creation) checkExecutable(ctx context.Context, agent string, spec *Spec
 
 // hasProgram reports whether the first run would find one of the agent's programs. If that depends
 // on specifiers whose values only a session has, it returns true: the start returns the error.
+// Errors: ConfigError if an environment file of the definition cannot be used.
 func (c *creation) hasProgram(ctx context.Context, def config.Agent, spec *Spec) (bool, error) {
 	programs := def.Programs()
 	hasSpecifier := func(program string) bool { return strings.Contains(program, "%") }
@@ -71,9 +75,15 @@ func (c *creation) hasProgram(ctx context.Context, def config.Agent, spec *Spec)
 	if err != nil || !known {
 		return err == nil, err
 	}
-	return slices.ContainsFunc(programs, func(program string) bool {
-		return c.loop.system.Environments.FindProgram(ctx, program, "", env) == nil
-	}), nil
+	for _, program := range programs {
+		switch err := c.loop.system.Environments.FindProgram(ctx, program, "", env); {
+		case err == nil:
+			return true, nil
+		case errors.As(err, new(*environment.FileError)):
+			return false, refuse(ConfigError, "agent %q: %v", def.Name, err)
+		}
+	}
+	return false, nil
 }
 
 // firstEnvironment returns the sources of the environment of a new session's first run. Known is
@@ -86,6 +96,6 @@ func (c *creation) firstEnvironment(
 		return env, false, err
 	}
 	env, unexpanded := environments.NewSources(
-		def, loginShell, config.Specifiers{Home: c.loop.settings.home}, spec.CallerEnvironment, spec.Environment)
+		def, loginShell, c.loop.settings.agentSpecifiers(def.Name), spec.CallerEnvironment, spec.Environment)
 	return env, environments.IsPathKnown(unexpanded), nil
 }

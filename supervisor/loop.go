@@ -76,7 +76,7 @@ func newLoop(o Options) *loop {
 		callbacks: o.Callbacks,
 		settings: settings{
 			config: o.Config, agents: o.Agents, version: o.Version, bootID: o.BootID,
-			runDir: o.RuntimeDir, home: o.Home, shareDir: o.ShareDir,
+			runDir: o.RuntimeDir, home: o.Home, confDir: o.ConfigHome, shareDir: o.ShareDir,
 		},
 		sessions:    index{map[string]*entry{}, map[string]*entry{}},
 		calls:       calls{waiting: map[session.ReplyID]chan<- error{}},

@@ -129,18 +129,18 @@ func (a *adoption) recordFromScope(sc Scope) (*session.Session, error) {
 // contains. Both may contain '-': the right session is the one whose runtime directory contains a
 // shim's socket.
 func (a *adoption) identifySession(unit string) (id, agent string, err error) {
-	name, is := unitname.CutScope(unit)
-	for i := range len(name) {
-		if !is || name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
+	agents, ids := unitname.SplitScope(unit)
+	for i := range ids {
+		if !config.ValidAgentName(agents[i]) || !config.ValidName(ids[i]) {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(a.loop.settings.runtimeDir(name[i+1:]), shimSocket)); err != nil {
+		if _, err := os.Lstat(filepath.Join(a.loop.settings.runtimeDir(ids[i]), shimSocket)); err != nil {
 			continue
 		}
 		if id != "" {
-			return "", "", fmt.Errorf("it may belong to session %q or to session %q", id, name[i+1:])
+			return "", "", fmt.Errorf("it may belong to session %q or to session %q", id, ids[i])
 		}
-		agent, id = name[:i], name[i+1:]
+		agent, id = agents[i], ids[i]
 	}
 	switch {
 	case id == "":
@@ -225,7 +225,7 @@ func asText(command []string, dir string) ([]string, string) {
 
 // applyRun adds the run of an agent that was found to the record.
 func (a *adoption) applyRun(rec *session.Session, sc Scope, started session.AgentStarted) {
-	def := a.loop.settings.agents[rec.Agent]
+	def := a.loop.settings.definition(rec)
 	rec.Apply(session.RunBegun{
 		Run: started.Run, BootID: a.loop.settings.bootID, Unit: sc.Name,
 		Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: started.At,

@@ -13,12 +13,19 @@ import (
 // settings are the configuration, and what is known of this daemon and its machine.
 type settings struct {
 	config   config.Config
-	agents   map[string]config.Agent
+	agents   config.Agents
 	version  string
 	bootID   string
 	runDir   string // $XDG_RUNTIME_DIR/corral
 	home     string
+	confDir  string // $XDG_CONFIG_HOME or ~/.config
 	shareDir string // of the files that Corral provides for agents
+}
+
+// definition returns the definition of the session's agent, zero if there is none.
+func (s *settings) definition(rec *session.Session) config.Agent {
+	def, _ := s.agents.Find(rec.Agent)
+	return def
 }
 
 // runtimeDir returns the directory of the session's sockets.
@@ -26,14 +33,19 @@ func (s *settings) runtimeDir(id string) string { return filepath.Join(s.runDir,
 
 // specifiers returns the values of specifiers for the session.
 func (s *settings) specifiers(rec *session.Session) config.Specifiers {
-	return config.Specifiers{
-		Conversation: rec.ConversationID,
-		Session:      rec.ID,
-		Workspace:    rec.WorkingDirectory,
-		Runtime:      s.runtimeDir(rec.ID),
-		Home:         s.home,
-		Share:        s.shareDir,
-	}
+	values := s.agentSpecifiers(rec.Agent)
+	values.Conversation = rec.ConversationID
+	values.Session = rec.ID
+	values.Workspace = rec.WorkingDirectory
+	values.Runtime = s.runtimeDir(rec.ID)
+	values.Share = s.shareDir
+	return values
+}
+
+// agentSpecifiers returns the values of specifiers that are the same for all sessions of an agent.
+func (s *settings) agentSpecifiers(agent string) config.Specifiers {
+	_, instance, _ := config.CutInstance(agent)
+	return config.Specifiers{Instance: instance, Home: s.home, ConfigHome: s.confDir}
 }
 
 // stopTimeout returns the time from SIGTERM to SIGKILL when the session is stopped: its own, else
@@ -41,7 +53,7 @@ func (s *settings) specifiers(rec *session.Session) config.Specifiers {
 func (s *settings) stopTimeout(rec *session.Session) time.Duration {
 	const limit = 24 * time.Hour
 	timeout := s.config.StopTimeout
-	def := s.agents[rec.Agent]
+	def := s.definition(rec)
 	if own := def.StopTimeout(); own > 0 {
 		timeout = own
 	}
@@ -59,24 +71,36 @@ func (s *settings) stopTimeout(rec *session.Session) time.Duration {
 
 // completeBegin returns begin with what the agent's definition determines about the run.
 func (s *settings) completeBegin(e *entry, begin session.Begin) session.Begin {
-	def := s.agents[e.rec.Agent]
+	def := s.definition(e.rec)
 	begin.Run.Resumed = begin.Resume && (e.rec.Resumable() || len(def.ResumeCommand) == 0)
 	begin.Run.Notify, begin.Run.Sources = def.Type == config.TypeNotify, def.Status.Sources
 	return begin
 }
 
-// ListAgents returns the agent definitions by name.
-func (s *Supervisor) ListAgents() (map[string]config.Agent, error) { return s.loop.agents() }
+// ListAgents returns the agents that can be run: those that are defined, and the instances of
+// templates that the user has set up. It reads the directories of their environment files.
+func (s *Supervisor) ListAgents() ([]config.Agent, error) {
+	agents, err := s.loop.agents()
+	if err != nil {
+		return nil, err
+	}
+	var all []config.Agent
+	for _, name := range agents.Known(s.loop.settings.agentSpecifiers("")) {
+		def, _ := agents.Find(name)
+		all = append(all, def)
+	}
+	return all, nil
+}
 
 // agents returns the agent definitions by name. Any goroutine but the event loop may call it.
-func (l *loop) agents() (agents map[string]config.Agent, err error) {
+func (l *loop) agents() (agents config.Agents, err error) {
 	err = l.do(func() { agents = l.settings.agents })
 	return agents, err
 }
 
 // Reload replaces the configuration. It applies to everything that begins from now on, and to how
 // long sessions are kept and may be idle. The caller must not change its arguments afterwards.
-func (s *Supervisor) Reload(c config.Config, agents map[string]config.Agent) error {
+func (s *Supervisor) Reload(c config.Config, agents config.Agents) error {
 	reply := make(chan error, 1)
 	if err := s.loop.do(func() {
 		s.loop.settings.config, s.loop.settings.agents = c, agents

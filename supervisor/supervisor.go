@@ -43,7 +43,7 @@ type Records interface {
 type Options struct {
 	System    System
 	Config    config.Config
-	Agents    map[string]config.Agent
+	Agents    config.Agents
 	Records   Records
 	Publisher Publisher
 	// OpenWatchers is called again after an error; nil for sources.Open.
@@ -54,6 +54,7 @@ type Options struct {
 	BootID       string
 	RuntimeDir   string       // $XDG_RUNTIME_DIR/corral
 	Home         string       // for specifiers
+	ConfigHome   string       // for specifiers: $XDG_CONFIG_HOME or ~/.config
 	ShareDir     string       // for specifiers: the directory of the files that Corral provides for agents
 	WorktreeDir  string       // of the sessions' git worktrees: $XDG_DATA_HOME/corral/worktrees
 	Git          worktree.Git // creates, examines and removes them

@@ -31,19 +31,22 @@ var agentsVerb = verb{
 
 func (c *ctl) printAgents(rows []dbusapi.AgentRow) {
 	t := table{columns: []column{
-		{title: "AGENT"}, {title: "INSTALLED"}, {title: "RESUMES"}, {title: "COMMAND", minWidth: 12, cut: wording.Ellipsize},
+		{title: "AGENT"}, {title: "INSTALLED"}, {title: "RESUMES"}, {title: "ACCOUNTS"},
+		{title: "COMMAND", minWidth: 12, cut: wording.Ellipsize},
 		{title: "DESCRIPTION", minWidth: 12, cut: wording.Ellipsize},
 	}}
 	for _, row := range rows {
 		installed, _ := row.Details["Available"].Value().(bool)
 		resumable, _ := row.Details["Resumable"].Value().(bool)
+		accounts, _ := row.Details["Accounts"].Value().(bool)
 		command, _ := row.Details["Command"].Value().([]string)
 		colour := ""
 		if !installed {
 			colour = wording.Dim
 		}
 		t.rows = append(t.rows, []cell{
-			{row.Name, colour}, {propertyText(installed), colour}, {propertyText(resumable), colour},
+			{row.Name, colour},
+			{propertyText(installed), colour}, {propertyText(resumable), colour}, {propertyText(accounts), colour},
 			{wording.ShellWords(command), colour}, {row.Description, colour},
 		})
 	}

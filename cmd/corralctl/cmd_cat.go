@@ -48,7 +48,7 @@ var catVerb = verb{
 // whose message the caller has to prefix with what it cannot do.
 func agentFiles(name string) ([]string, error) {
 	unknown := &failure{exitFailed, "no such agent", "corralctl agents"}
-	if !config.ValidName(name) {
+	if !config.ValidAgentName(name) && !config.IsTemplate(name) {
 		return nil, unknown
 	}
 	files, err := config.AgentFiles(configDirs(), name)

@@ -84,8 +84,9 @@ func newEdit(agent string, full bool) (*edit, error) {
 	if own == "" {
 		return nil, errors.New("HOME is not set")
 	}
-	if !config.ValidName(agent) {
-		return nil, fmt.Errorf("invalid agent name %q: expected lower-case letters, digits, \".\", \"_\" and \"-\"", agent)
+	if !config.ValidAgentName(agent) && !config.IsTemplate(agent) {
+		return nil, fmt.Errorf("invalid agent name %q: expected lower-case letters, digits, \".\", \"_\" and \"-\", "+
+			"with one \"@\" in the name of a template or of an account", agent)
 	}
 	files, err := config.AgentFiles(configDirs(), agent)
 	if err != nil {

@@ -279,6 +279,9 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 	if err != nil {
 		return r.cannotRun(ctx, c, bus, agent, err)
 	}
+	if !c.quiet {
+		c.warnOfNewAccount(agent)
+	}
 	if c.wantsJSON() {
 		return r.printCreated(ctx, c, id, waiting)
 	}

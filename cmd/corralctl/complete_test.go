@@ -33,6 +33,9 @@ var completionCases = []struct{ line, words string }{
 	{"corralctl kill -s SIGWIN→ alive", "kill -s SIGWINCH alive"},
 	{"corralctl set-property alive TasksM→10", "set-property alive TasksMax=10"},
 	{"corralctl run -p MemoryHi→1G say→", "run -p MemoryHigh=1G sayer"},
+	{"corralctl run sayer@→", "run sayer@work"},
+	{"corralctl run sayer@wo→", "run sayer@work"},
+	{"corralctl cat sayer@w→", "cat sayer@work"},
 	{"corralctl run --dir=sub→", "run --dir=subdirectory"},
 	{"corralctl run --dir sub→", "run --dir subdirectory"},
 	{"corralctl report wai→--reas→perm→", "report waiting --reason permission"},
@@ -101,6 +104,7 @@ func TestCompletion_OffersCandidatesInFish(t *testing.T) {
 		"corralctl list --state=suspe":         "--state=suspended",
 		"corralctl list --state failed,suspe":  "failed,suspended",
 		"corralctl list --no-l":                "--no-legend",
+		"corralctl run sayer@":                 "sayer@work",
 		"corralctl run --dir=sub":              "--dir=subdirectory/",
 		"corralctl run --dir sub":              "subdirectory/",
 		"corralctl set-property alive TasksM":  "TasksMax=",
@@ -127,7 +131,10 @@ func completionStage(t *testing.T) *storyRun {
 	require.NoError(t, err)
 	stage.environment = append(stage.environment, "COMPLETIONS="+completions, "TERM=dumb", "COLUMNS=200")
 	stage.run(t,
-		`mkdir -p subdirectory ~/config/corral/agents && printf '[Agent]\nCommand=echo\n' >~/config/corral/agents/sayer.agent &&
+		`mkdir -p subdirectory ~/config/corral/agents ~/config/corral/accounts &&
+		printf '[Agent]\nCommand=echo\n' >~/config/corral/agents/sayer.agent &&
+		printf '[Environment]\nEnvironmentFile=-%%E/corral/accounts/%%I.env\n' >~/config/corral/agents/sayer@.agent &&
+		touch ~/config/corral/accounts/work.env &&
 		corralctl run -q --id alive -- sleep 1000 && corralctl run -q --id done --wait -- true`, "")
 	return stage
 }

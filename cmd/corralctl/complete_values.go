@@ -92,10 +92,16 @@ func (c *ctl) sessionRows(ctx context.Context) []dbusapi.SessionRow {
 func agentChoices() []choice {
 	agents, _ := config.LoadAgents(configDirs())
 	var choices []choice
-	for _, name := range slices.Sorted(maps.Keys(agents)) {
-		choices = append(choices, choice{name, agents[name].Description})
+	for _, name := range agents.Known(localSpecifiers()) {
+		agent, _ := agents.Find(name)
+		choices = append(choices, choice{name, agent.Description})
 	}
 	return choices
+}
+
+// localSpecifiers returns the values of specifiers that are the same for all agents of this user.
+func localSpecifiers() config.Specifiers {
+	return config.Specifiers{Home: os.Getenv("HOME"), ConfigHome: config.ConfigHome()}
 }
 
 // propertyNames returns the names of the properties of a session, with manager also those of

@@ -17,6 +17,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/sshagent"
 	"github.com/corrald/corral/internal/unitname"
@@ -163,7 +164,13 @@ func (e *examination) checkConfiguration(context.Context) []finding {
 		findings = append(findings, note("", "%s", w))
 	}
 	if len(findings) == 0 {
-		findings = append(findings, ok("valid; %s", wording.Plural(len(e.agents), "agent")))
+		defined := 0
+		for name := range e.agents {
+			if _, _, isInstance := config.CutInstance(name); !isInstance {
+				defined++
+			}
+		}
+		findings = append(findings, ok("valid; %s", wording.Plural(defined, "agent")))
 	}
 	return findings
 }
@@ -238,13 +245,38 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// checkAccounts checks the environment files of accounts. A file that cannot be used prevents the
+// start of the account's sessions only.
+func (e *examination) checkAccounts(context.Context) []finding {
+	var findings []finding
+	var usable []string
+	for _, file := range e.agents.AccountFiles(localSpecifiers()) {
+		_, err := environment.ReadFiles([]environment.SourceFile{{Path: file.Path, Private: true}})
+		switch {
+		case !config.ValidName(file.Account):
+			findings = append(findings, note("rename it", "%s: invalid name of an account %q, ignored", file.Path, file.Account))
+		case err != nil:
+			findings = append(findings, note("", "%v", err))
+		default:
+			usable = append(usable, file.Account)
+		}
+	}
+	switch {
+	case len(usable) > 0:
+		findings = append(findings, ok("%s", strings.Join(usable, " ")))
+	case len(findings) == 0:
+		findings = append(findings, ok("none"))
+	}
+	return findings
+}
+
 // checkAgents looks for the agents' programs where run does: in the caller's PATH, which is passed
 // to the session.
 func (e *examination) checkAgents(context.Context) []finding {
 	var found, missing []string
 	for _, name := range slices.Sorted(maps.Keys(e.agents)) {
 		command := e.agents[name].Command
-		if len(command) == 0 || name == "shell" {
+		if _, _, isInstance := config.CutInstance(name); isInstance || len(command) == 0 || name == "shell" {
 			continue
 		}
 		if _, err := exec.LookPath(command[0]); err == nil {

@@ -36,7 +36,7 @@ type examination struct {
 	busErr      error
 	environment desktop.Environment // of the user manager
 	configured  config.Config
-	agents      map[string]config.Agent
+	agents      config.Agents
 }
 
 func newExamination(ctx context.Context) *examination {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/internal/config"
 )
 
 // The functions below explain mistakes of users who do not know yet that -- comes before a command,
@@ -24,7 +25,30 @@ func (c *ctl) isProgram(word string) bool {
 // isAgent returns whether a word is the name of an agent, according to the definitions on this
 // machine.
 func (c *ctl) isAgent(word string) bool {
-	return c.host == "" && slices.ContainsFunc(agentChoices(), func(agent choice) bool { return agent.word == word })
+	if c.host != "" {
+		return false
+	}
+	agents, _ := config.LoadAgents(configDirs())
+	_, is := agents.Find(word)
+	return is
+}
+
+// warnOfNewAccount prints a warning if an account is not set up, and a similar one is: its name may
+// be misspelt. Any other account that is not set up exists as well once it is used.
+func (c *ctl) warnOfNewAccount(agent string) {
+	template, _, isInstance := config.CutInstance(agent)
+	if !isInstance || c.host != "" {
+		return
+	}
+	agents, _ := config.LoadAgents(configDirs())
+	known := agents.Known(localSpecifiers())
+	if slices.Contains(known, agent) {
+		return
+	}
+	accounts := slices.DeleteFunc(known, func(name string) bool { return !strings.HasPrefix(name, template+"@") })
+	if near := nearestWord(agent, accounts); near != "" {
+		c.warn(fmt.Sprintf("account %q is not set up, did you mean %q?", agent, near), "corralctl agents")
+	}
 }
 
 // withDashes returns the command line of run with -- before the argument at an index.

@@ -152,7 +152,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		Config: conf, Agents: agents, Records: records, System: executor.System(), Log: log,
 		Publisher: publishers{d.server, d.notify},
 		Version:   version.Version, BootID: boot,
-		RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
+		RuntimeDir: p.runtime, Home: p.home, ConfigHome: config.ConfigHome(), ShareDir: config.FindShare(p.programs),
 		WorktreeDir: filepath.Join(p.data, "worktrees"),
 		Git:         worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
 		Callbacks: supervisor.Callbacks{
@@ -240,7 +240,7 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 }
 
 // readConfiguration reads the configuration and logs its invalid lines.
-func (d *parts) readConfiguration() (config.Config, map[string]config.Agent, error) {
+func (d *parts) readConfiguration() (config.Config, config.Agents, error) {
 	conf, warnings, err := config.Load(d.config)
 	agents, more := config.LoadAgents(d.config)
 	for _, w := range append(warnings, more...) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -224,13 +223,13 @@ func listAgents(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) 
 	for _, a := range agents {
 		rows = append(rows, dbusapi.AgentRow{Name: a.Name, Description: a.Description, Details: map[string]dbus.Variant{
 			"Available":     dbus.MakeVariant(o.server.sup.IsInstalled(ctx, a)),
+			"Accounts":      dbus.MakeVariant(a.HasTemplate),
 			"Resumable":     dbus.MakeVariant(len(a.ResumeCommand) > 0),
 			"Command":       dbus.MakeVariant(append([]string{}, a.Command...)),
 			"ResumeCommand": dbus.MakeVariant(append([]string{}, a.ResumeCommand...)),
 			"Source":        dbus.MakeVariant(a.Source),
 		}})
 	}
-	slices.SortFunc(rows, func(a, b dbusapi.AgentRow) int { return strings.Compare(a.Name, b.Name) })
 	return []any{rows}, nil
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -46,8 +45,9 @@ var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 var agentSections = []string{"Agent", "Environment", "Status", "Scope"}
 
 // Agent is the definition of an agent: agents/NAME.agent with its drop-ins. Command, ResumeCommand,
-// IdCommand, Environment and EnvironmentFiles contain specifiers, which Expand replaces; those in
-// ResumeCondition are replaced by ExpandPatterns. All specifiers were checked while loading.
+// IdCommand, Environment, EnvironmentFiles and Directories contain specifiers, which Expand
+// replaces; those in ResumeCondition are replaced by ExpandPatterns. All specifiers were checked
+// while loading.
 type Agent struct {
 	Name        string
 	Description string
@@ -63,6 +63,7 @@ type Agent struct {
 	Environment      []string       // [Environment] Set=: NAME=VALUE, each name at most once
 	UnsetEnvironment []string       // [Environment] Unset=: names not to inherit; Set= overrides this
 	EnvironmentFiles []string       // [Environment] EnvironmentFile=: absolute paths; prefix - for optional files
+	Directories      []string       // [Environment] CreateDirectory=: absolute paths; created before each run
 	LoginShell       *bool          // [Environment] LoginShell=, as in Config; nil for the value there
 	IdSource         string         //nolint:revive // named after the key; one of the Id constants, or an unknown value
 	IdCommand        []string       //nolint:revive // named after the key; creates and prints an id, for IdCreate
@@ -98,8 +99,12 @@ type Agent struct {
 	AutoContinue bool
 	Status       Status   // [Status]
 	Properties   []string // [Scope]: unit properties NAME=VALUE, as written and in order
-	Source       string   // path of the agent's own file, "" if there is none
+	Source       string   // path of the agent's own file, else of its template's, "" if there is none
 	DropIns      []string // paths in the order in which they were applied
+
+	HasTemplate bool // whether there is a template of this name, so that NAME@INSTANCE can be run
+	// unusable has the instances of a template that are masked, or whose own files cannot be used.
+	unusable []string
 }
 
 // namePattern describes agent names and session ids, which become part of unit names without
@@ -110,54 +115,6 @@ var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9_])?$`)
 // a lower-case letter or digit first, then also ".", "_" and "-", but neither "." nor "-" at the
 // end.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
-
-// LoadAgents reads agents/*.agent and the drop-ins from the directories. Files and assignments that
-// cannot be used are ignored and reported as warnings. The result always contains CommandAgent.
-func LoadAgents(dirs []string) (map[string]Agent, []Warning) {
-	const sub, suffix = "agents", ".agent"
-	files, warnings := findFiles(dirs, sub, suffix)
-	byName := map[string]configFile{CommandAgent: {}}
-	for _, f := range files {
-		byName[strings.TrimSuffix(f.name, suffix)] = f
-	}
-	agents := map[string]Agent{}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		file := byName[name]
-		if file.masked && name != CommandAgent {
-			continue
-		}
-		if !ValidName(name) {
-			warnings = append(warnings, Warning{File: file.path, Text: fmt.Sprintf("invalid agent name %q, ignored", name)})
-			continue
-		}
-		l := newAgentLoader(name)
-		ok := l.load(dirs, filepath.Join(sub, name+suffix), file)
-		warnings = append(warnings, l.warnings...)
-		if ok {
-			agents[name] = l.agent
-		}
-	}
-	return agents, append(warnings, strayDropIns(dirs, sub, suffix, byName)...)
-}
-
-// strayDropIns warns about drop-ins for agents that have no file: their name is probably misspelt.
-func strayDropIns(dirs []string, sub, suffix string, files map[string]configFile) []Warning {
-	var warnings []Warning
-	for _, dir := range dirs {
-		// findFiles has already reported directories that cannot be listed
-		names, _ := readNames(filepath.Join(dir, sub))
-		for _, entry := range names {
-			name, ok := strings.CutSuffix(entry, suffix+".d")
-			if _, known := files[name]; ok && !known {
-				path := filepath.Join(dir, sub, entry)
-				warnings = append(warnings, Warning{
-					File: path, Text: fmt.Sprintf("drop-ins for agent %q without a file, ignored", name),
-				})
-			}
-		}
-	}
-	return warnings
-}
 
 // agentLoader builds one agent from the assignments in its files.
 type agentLoader struct {
@@ -179,28 +136,11 @@ func newAgentLoader(name string) *agentLoader {
 	return l
 }
 
-// load reads the agent's file and drop-ins and reports whether the agent can be used.
-func (l *agentLoader) load(dirs []string, name string, file configFile) bool {
-	if file.path != "" && !file.masked {
-		assignments, warned, err := readUnitFile(file.path, agentSections...)
-		if err != nil {
-			l.warnings = append(l.warnings, Warning{File: file.path, Text: err.Error()})
-			return l.agent.Name == CommandAgent
-		}
-		l.agent.Source = file.path
-		l.warnings = append(l.warnings, warned...)
-		l.apply(assignments)
-	}
-	assignments, paths, warned := dropIns(dirs, name, agentSections...)
-	l.agent.DropIns = paths
-	l.warnings = append(l.warnings, warned...)
-	l.apply(assignments)
-	if len(l.agent.Command) == 0 && l.agent.Name != CommandAgent {
-		l.warnings = append(l.warnings, Warning{File: l.agent.Source, Text: "agent has no Command=, ignored"})
-		return false
-	}
-	l.checkContradictions()
-	return true
+// needsCommand reports whether the agent cannot be used, because it has no command and nobody
+// supplies one.
+func (l *agentLoader) needsCommand() bool {
+	template, _, _ := CutInstance(l.agent.Name)
+	return len(l.agent.Command) == 0 && template != CommandAgent
 }
 
 func (l *agentLoader) apply(assignments []assignment) {
@@ -212,10 +152,26 @@ func (l *agentLoader) apply(assignments []assignment) {
 			l.agent.setProperty(a.key, a.value)
 			continue
 		}
-		if err := l.parsers.set(a.section+"."+a.key, a); err != nil {
+		err := l.checkInstance(a)
+		if err == nil {
+			err = l.parsers.set(a.section+"."+a.key, a)
+		}
+		if err != nil {
 			l.warnings = append(l.warnings, a.warn("%v", err))
 		}
 	}
+}
+
+// checkInstance returns an error if the assignment uses %I, which only instances have.
+func (l *agentLoader) checkInstance(a assignment) error {
+	expanded := []string{
+		"Command", "ResumeCommand", "ResumeCondition", "IdCommand", "Set", "EnvironmentFile", "CreateDirectory",
+	}
+	if _, _, isInstance := CutInstance(l.agent.Name); !isInstance && slices.Contains(expanded, a.key) &&
+		UsesInstance(a.value) {
+		return fmt.Errorf("%s=: %%I has a value only in the files of a template, such as %s@.agent", a.key, l.agent.Name)
+	}
+	return nil
 }
 
 // setProperty stores a unit property as written; systemd checks it. A property may be a list, so a
@@ -264,6 +220,7 @@ func (l *agentLoader) newParsers() parsers {
 		"Environment.Set":             l.list(&agent.Environment, checkVariable, replaceVariable),
 		"Environment.Unset":           l.list(&agent.UnsetEnvironment, checkName, addNew),
 		"Environment.EnvironmentFile": l.addEnvironmentFile,
+		"Environment.CreateDirectory": l.list(&agent.Directories, checkPath, addNew),
 		"Environment.LoginShell":      parser(&agent.LoginShell, nil, yesOrNo),
 
 		"Status.Sources":           l.setSources,
@@ -278,7 +235,7 @@ func (l *agentLoader) newParsers() parsers {
 		"Status.BackgroundPattern": parser(&status.BackgroundPattern, "", pattern),
 		"Status.ReadyTimeoutSec":   parser(&status.ReadyTimeout, defaultReadyTimeout, finiteSpan),
 	}
-	if agent.Name == CommandAgent {
+	if template, _, _ := CutInstance(agent.Name); template == CommandAgent {
 		all["Agent.Command"] = func(assignment) error {
 			return fmt.Errorf("agent %q takes its command from whoever starts it: Command=", CommandAgent)
 		}
@@ -360,16 +317,23 @@ func (l *agentLoader) addEnvironmentFile(a assignment) error {
 		l.agent.EnvironmentFiles = nil
 		return nil
 	}
-	path := strings.TrimPrefix(a.value, "-")
-	if err := checkSpecifiers(path); err != nil {
+	if err := checkPath(strings.TrimPrefix(a.value, "-")); err != nil {
 		return fmt.Errorf("%s=: %w", a.key, err)
 	}
-	if !filepath.IsAbs(path) && !slices.ContainsFunc([]string{"%h", "%w", "%t"}, func(dir string) bool {
+	l.agent.EnvironmentFiles = append(l.agent.EnvironmentFiles, a.value)
+	return nil
+}
+
+// checkPath returns an error if the path is not absolute once its specifiers are replaced.
+func checkPath(path string) error {
+	if err := checkSpecifiers(path); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(path) && !slices.ContainsFunc([]string{"%h", "%w", "%t", "%E"}, func(dir string) bool {
 		return strings.HasPrefix(path, dir+"/")
 	}) {
-		return fmt.Errorf("%s=: invalid path %q: expected an absolute path", a.key, path)
+		return fmt.Errorf("invalid path %q: expected an absolute path", path)
 	}
-	l.agent.EnvironmentFiles = append(l.agent.EnvironmentFiles, a.value)
 	return nil
 }
 

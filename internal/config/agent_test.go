@@ -37,7 +37,7 @@ func TestLoadAgents(t *testing.T) {
 func TestLoadAgents_HasCommandAgentWithoutFiles(t *testing.T) {
 	agents, warnings := LoadAgents(nil)
 	assert.Empty(t, warnings)
-	assert.Equal(t, map[string]Agent{"command": {
+	assert.Equal(t, Agents{"command": {
 		Name: "command", IdSource: "none", Type: "simple", StopTarget: "agent",
 		Status: Status{ReadyTimeout: 400 * time.Millisecond},
 	}}, agents)
@@ -208,6 +208,9 @@ func TestShippedAgents_StartWithoutUnknownConversation(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	for name, a := range agents {
 		s := Specifiers{Session: "shop", Workspace: "/w", Runtime: "/t", Home: "/h", Share: "/p"}
+		if IsTemplate(name) {
+			s.Instance = "work"
+		}
 		if a.IdSource == IdPreset || a.IdSource == IdHistoryFile || a.IdSource == IdCreate {
 			s.Conversation = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
 		}
@@ -230,10 +233,12 @@ func TestValidName(t *testing.T) {
 func TestExpand(t *testing.T) {
 	s := Specifiers{
 		Conversation: "ses_1.2:3-4", Session: "shop", Workspace: "/w 1", Runtime: "/run/%h", Home: "/home/u",
-		Share: "/opt",
+		Share: "/opt", Instance: "work", ConfigHome: "/home/u/.config",
 	}
 	for name, c := range map[string]struct{ arg, want, err string }{
-		"all specifiers":                {"%U|%8|%i|%w|%h|%P", "ses_1.2:3-4|ses_1.2:|shop|/w 1|/home/u|/opt", ""},
+		"all specifiers": {
+			"%U|%8|%i|%I|%w|%h|%E|%P", "ses_1.2:3-4|ses_1.2:|shop|work|/w 1|/home/u|/home/u/.config|/opt", "",
+		},
 		"a percent sign":                {"100%% %%U", "100% %U", ""},
 		"a value is not expanded again": {"%t", "/run/%h", ""},
 		"an empty argument":             {"", "", ""},
@@ -273,7 +278,9 @@ func FuzzExpand(f *testing.F) {
 	for _, seed := range []string{"%U", "%%", "a%", "%w/%i %h%t", "%\xff", "%8%P"} {
 		f.Add(seed)
 	}
-	s := Specifiers{Conversation: "U", Session: "i", Workspace: "w", Runtime: "t", Home: "h", Share: "P"}
+	s := Specifiers{
+		Conversation: "U", Session: "i", Instance: "I", Workspace: "w", Runtime: "t", Home: "h", ConfigHome: "E", Share: "P",
+	}
 	f.Fuzz(func(t *testing.T, arg string) {
 		got, err := Expand([]string{arg}, s)
 		if (err == nil) != (checkSpecifiers(arg) == nil) {

@@ -84,14 +84,22 @@ func FindClient(bin string) (string, error) {
 }
 
 // UserDir returns the user's own configuration directory, which comes first in Dirs: "corral" in
-// $XDG_CONFIG_HOME or ~/.config, or "" if the user has no home directory. As the XDG Base Directory
-// Specification demands, a relative path is ignored.
+// ConfigHome, or "" if the user has no home directory.
 func UserDir() string {
-	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+	if dir := ConfigHome(); dir != "" {
 		return filepath.Join(dir, "corral")
 	}
+	return ""
+}
+
+// ConfigHome returns $XDG_CONFIG_HOME or ~/.config (%E), or "" if the user has no home directory.
+// As the XDG Base Directory Specification demands, a relative path is ignored.
+func ConfigHome() string {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Clean(dir)
+	}
 	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
-		return filepath.Join(home, ".config", "corral")
+		return filepath.Join(home, ".config")
 	}
 	return ""
 }

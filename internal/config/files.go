@@ -6,35 +6,53 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // AgentFile returns the path of the agent's own file in a configuration directory.
 func AgentFile(dir, name string) string { return filepath.Join(dir, "agents", name+".agent") }
 
-// AgentFiles returns the paths of the files that define an agent: its own file, if there is one,
-// then its drop-ins in the order in which they apply. Masked files are included. The result is
-// empty for an unknown agent.
+// AgentFiles returns the paths of the files that define an agent, a template or an instance: its
+// own file, if there is one, then its drop-ins, in the order in which they apply. Those of an
+// instance follow those of its template, and these follow those of the agent that the template
+// extends. Masked files are included. The result is empty for an unknown agent.
 func AgentFiles(dirs []string, name string) ([]string, error) {
-	relative := AgentFile("", name)
-	file, ok, err := findFile(dirs, relative)
-	if err != nil {
-		return nil, err
-	}
 	var paths []string
-	if ok {
-		paths = append(paths, file.path)
-	} else if name != CommandAgent {
+	known := name == CommandAgent
+	for _, layer := range layers(name) {
+		own, isDefined, err := ownFiles(dirs, layer)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, own...)
+		// The agent alone does not define its template and its instances.
+		known = known || isDefined && (layer == name || IsTemplate(layer))
+	}
+	if !known {
 		return nil, nil
+	}
+	return paths, nil
+}
+
+// ownFiles returns the paths of a file and its drop-ins. IsDefined is whether there is such a file.
+func ownFiles(dirs []string, name string) (paths []string, isDefined bool, err error) {
+	relative := AgentFile("", name)
+	file, isDefined, err := findFile(dirs, relative)
+	if err != nil {
+		return nil, false, err
+	}
+	if isDefined {
+		paths = append(paths, file.path)
+	} else if _, instance, _ := CutInstance(name); instance == "" && name != CommandAgent {
+		return nil, false, nil
 	}
 	more, warnings := findFiles(dirs, relative+".d", ".conf")
 	if len(warnings) > 0 {
-		return nil, errors.New(warnings[0].String())
+		return nil, false, errors.New(warnings[0].String())
 	}
 	for _, f := range more {
 		paths = append(paths, f.path)
 	}
-	return paths, nil
+	return paths, isDefined, nil
 }
 
 // AgentText is the text of an agent's own file or of a drop-in, to be checked before it is saved.
@@ -43,7 +61,7 @@ type AgentText struct {
 	Path   string // where the text will be saved; used in warnings
 	DropIn bool
 	Text   []byte
-	Dirs   []string // directories of the agent's other files, with which a drop-in is checked
+	Dirs   []string // directories of the agent's other files, with which a part of a definition is checked
 }
 
 // Check returns the warnings that LoadAgents would give for the text, and the agent that the text
@@ -53,40 +71,46 @@ func (t AgentText) Check() (Agent, []Warning) {
 		return Agent{}, []Warning{{File: t.Path, Text: fmt.Sprintf("file is larger than %d bytes", maxFileSize)}}
 	}
 	assignments, warnings := parseUnit(t.Path, t.Text, agentSections...)
-	l := newAgentLoader(t.Name)
-	l.apply(assignments)
-	if !t.DropIn {
-		l.checkContradictions()
+	alone := newAgentLoader(t.Name)
+	alone.apply(assignments)
+	warnings = append(warnings, alone.warnings...)
+	template, _, extends := CutInstance(t.Name)
+	all := newAgentLoader(t.Name)
+	if t.DropIn || extends {
+		// If the other files cannot be read, LoadAgents reports that.
+		files, _ := AgentFiles(t.Dirs, t.Name)
+		if len(files) == 0 { // of the agent that a new template extends
+			files, _ = AgentFiles(t.Dirs, template)
+		}
+		if len(files) == 0 && t.DropIn {
+			return alone.agent, warnings
+		}
+		all.applyFiles(files, t.Path)
 	}
-	warnings = append(warnings, l.warnings...)
-	if t.DropIn {
-		warnings = append(warnings, t.checkContradictions(assignments)...)
+	all.apply(assignments)
+	all.warnings = nil
+	all.checkContradictions()
+	for _, w := range all.warnings {
+		if w.File == t.Path {
+			warnings = append(warnings, w)
+		}
 	}
-	if !t.DropIn && len(l.agent.Command) == 0 && t.Name != CommandAgent {
+	if !t.DropIn && all.needsCommand() {
 		warnings = append(warnings, Warning{File: t.Path, Text: "agent has no Command="})
 	}
-	return l.agent, warnings
+	return alone.agent, warnings
 }
 
-// checkContradictions warns about keys in a drop-in that contradict the agent's other files.
-func (t AgentText) checkContradictions(assignments []assignment) []Warning {
-	files, err := AgentFiles(t.Dirs, t.Name)
-	if err != nil || len(files) == 0 {
-		return nil // LoadAgents reports these cases
-	}
-	l := newAgentLoader(t.Name)
+// applyFiles applies the assignments of the files, except for one.
+func (l *agentLoader) applyFiles(files []string, except string) {
 	for _, file := range files {
-		if file == t.Path || IsMasked(file) {
+		if file == except || IsMasked(file) {
 			continue
 		}
-		if more, _, err := readUnitFile(file, agentSections...); err == nil {
-			l.apply(more)
+		if assignments, _, err := readUnitFile(file, agentSections...); err == nil {
+			l.apply(assignments)
 		}
 	}
-	l.apply(assignments)
-	l.warnings = nil
-	l.checkContradictions()
-	return slices.DeleteFunc(l.warnings, func(w Warning) bool { return w.File != t.Path })
 }
 
 // IsMasked reports whether the file only hides others of its name: it is empty or a link to

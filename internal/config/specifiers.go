@@ -15,9 +15,11 @@ import (
 type Specifiers struct {
 	Conversation string // %U: the id of the conversation, as the agent knows it
 	Session      string // %i: the session's id
+	Instance     string // %I: the part of the agent's name after "@"
 	Workspace    string // %w: the session's working directory
 	Runtime      string // %t: the session's runtime directory, which is removed at logout
 	Home         string // %h: the user's home directory
+	ConfigHome   string // %E: $XDG_CONFIG_HOME or ~/.config
 	Share        string // %P: the directory of the files that Corral ships for its agents
 }
 
@@ -73,6 +75,10 @@ func (s Specifiers) value(letter byte) (string, error) {
 		value = s.Share
 	case 'i':
 		value = s.Session
+	case 'I':
+		value = s.Instance
+	case 'E':
+		value = s.ConfigHome
 	case 'w':
 		value = s.Workspace
 	case 't':
@@ -95,7 +101,7 @@ func checkSpecifiers(arg string) error {
 }
 
 func knownSpecifier(letter byte) (string, error) {
-	if !strings.Contains("U8iwthP", string(rune(letter))) {
+	if !strings.Contains("U8iIwthEP", string(rune(letter))) {
 		return "", unknownSpecifier(letter)
 	}
 	return "", nil
@@ -115,6 +121,9 @@ func usesSpecifier(arg string, letters ...byte) bool {
 func UsesConversation(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return usesSpecifier(arg, 'U', '8') })
 }
+
+// UsesInstance reports whether the text contains the instance of a template.
+func UsesInstance(text string) bool { return usesSpecifier(text, 'I') }
 
 // ExpandPatterns replaces the specifiers and the variables, ${NAME}, in file name patterns and
 // returns patterns for filepath.Glob. The inserted values match only themselves. A pattern is left

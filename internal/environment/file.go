@@ -12,26 +12,61 @@ import (
 // maxFile is the largest accepted environment file, in bytes: as much as a session may have.
 const maxFile = 1 << 20
 
-// ReadFiles reads environment files in order, as EnvironmentFile= of systemd.exec(5) does. A file
-// whose path is prefixed with - may be missing.
-func ReadFiles(paths []string) ([]string, error) {
+// SourceFile is an environment file of an agent's definition.
+type SourceFile struct {
+	Path     string
+	Optional bool // it may be missing
+	Private  bool // it has to belong to the user and to be accessible to nobody else, as with mode 0600
+}
+
+// FileError is the error of an environment file that cannot be used. A person has to correct the
+// file.
+type FileError struct{ err error }
+
+func (e *FileError) Error() string { return e.err.Error() }
+func (e *FileError) Unwrap() error { return e.err }
+
+// ReadFiles reads environment files in order, as EnvironmentFile= of systemd.exec(5) does. Errors:
+// *FileError.
+func ReadFiles(files []SourceFile) ([]string, error) {
 	var all []string
-	for _, path := range paths {
-		path, optional := strings.CutPrefix(path, "-")
-		text, err := safefile.ReadLinked(path, maxFile)
-		if optional && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+	for _, file := range files {
+		entries, err := file.read()
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the environment file: %w", err)
-		}
-		entries, line := ParseFile(string(text))
-		if line > 0 { // the message does not quote the line, which may contain a secret
-			return nil, fmt.Errorf("cannot use the environment file %s: line %d is not NAME=VALUE", path, line)
+			return nil, &FileError{err}
 		}
 		all = append(all, entries...)
 	}
 	return all, nil
+}
+
+func (f SourceFile) read() ([]string, error) {
+	read := safefile.ReadLinked
+	if f.Private {
+		read = safefile.ReadPrivate
+	}
+	text, err := read(f.Path, maxFile)
+	switch {
+	case f.Optional && errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, safefile.ErrNotPrivate):
+		return nil, fmt.Errorf("cannot use the environment file: %w; run: chmod 600 %s", err, shellWord(f.Path))
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the environment file: %w", err)
+	}
+	entries, line := ParseFile(string(text))
+	if line > 0 { // the message does not quote the line, which may contain a secret
+		return nil, fmt.Errorf("cannot use the environment file %s: line %d is not NAME=VALUE", f.Path, line)
+	}
+	return entries, nil
+}
+
+// shellWord quotes a path so that it is one word of a shell's command line.
+func shellWord(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-@+") == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // ParseFile parses an environment file: NAME=VALUE lines. Empty lines and lines that begin with #

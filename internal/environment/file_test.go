@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestParseFile(t *testing.T) {
@@ -47,15 +48,66 @@ func TestReadFiles(t *testing.T) {
 		require.NoError(t, os.WriteFile(p, []byte(text), 0o600))
 		return p
 	}
-	got, err := ReadFiles([]string{path("a", "A=1"), "-" + dir + "/none", "-" + path("b", "B=2")})
+	one := func(path string) []SourceFile { return []SourceFile{{Path: path}} }
+	got, err := ReadFiles([]SourceFile{
+		{Path: path("a", "A=1")}, {Path: dir + "/none", Optional: true}, {Path: path("b", "B=2"), Optional: true},
+	})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"A=1", "B=2"}, got)
-	_, err = ReadFiles([]string{dir + "/none"})
+	_, err = ReadFiles(one(dir + "/none"))
 	require.EqualError(t, err, "cannot read the environment file: open "+dir+"/none: no such file or directory")
-	_, err = ReadFiles([]string{path("c", "A=1\nsecret")})
+	_, err = ReadFiles(one(path("c", "A=1\nsecret")))
 	require.EqualError(t, err, "cannot use the environment file "+dir+"/c: line 2 is not NAME=VALUE")
-	_, err = ReadFiles([]string{path("d", strings.Repeat("#", 1<<20+1))})
+	_, err = ReadFiles(one(path("d", strings.Repeat("#", 1<<20+1))))
 	assert.ErrorContains(t, err, "is larger than")
+}
+
+// TestReadFiles_Private: with secrets of an account in it, a file that others could read is not
+// used, and the error contains the command that corrects this. The names of the paths are hostile.
+func TestReadFiles_Private(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, mode os.FileMode) string {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(p, []byte("KEY=$(touch pwned) `id`\n"), 0o600))
+		require.NoError(t, os.Chmod(p, mode))
+		return p
+	}
+	link := func(to string) string {
+		p := to + ".link"
+		require.NoError(t, os.Symlink(to, p))
+		return p
+	}
+	fifo := filepath.Join(dir, "fifo")
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
+	group, quoted := file("group.env", 0o640), file("it's $(id).env", 0o604)
+	for _, row := range []struct {
+		what, path, want string // want is the error, "" for none
+	}{
+		{"mode 0600", file("a.env", 0o600), ""},
+		{"mode 0400", file("b.env", 0o400), ""},
+		{"a link to one of mode 0600", link(file("c.env", 0o600)), ""},
+		{"a missing file", dir + "/none.env", ""},
+		{"readable by the group", group, "cannot use the environment file: " + group +
+			" is a file of mode 0640, expected a file that only this user can access; run: chmod 600 " + group},
+		{"a link to a file of mode 0644", link(file("d.env", 0o644)), "is a file of mode 0644"},
+		{"writable by others", file("e.env", 0o602), "is a file of mode 0602"},
+		{"a name that a shell would execute", quoted, `run: chmod 600 '` + dir + `/it'\''s $(id).env'`},
+		{"a FIFO", fifo, "is a FIFO, expected a regular file"},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			entries, err := ReadFiles([]SourceFile{{Path: row.path, Optional: true, Private: true}})
+			if row.want == "" {
+				require.NoError(t, err)
+				if row.what != "a missing file" {
+					assert.Equal(t, []string{"KEY=$(touch pwned) `id`"}, entries)
+				}
+				return
+			}
+			require.ErrorContains(t, err, row.want)
+			require.ErrorAs(t, err, new(*FileError))
+			assert.Nil(t, entries)
+		})
+	}
 }
 
 // FuzzParseFile checks that the result is valid for execve, and that a quoted value is parsed back

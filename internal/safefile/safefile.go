@@ -2,11 +2,12 @@
 // something else: a FIFO, on which open(2) waits for a writer; a symbolic link to a file that must
 // not be disclosed; a device, a directory, a socket, or a file larger than memory. No function of
 // this package waits for another process. The error of a rejected file contains the path and what
-// is there, and is ErrNotRegular, ErrOwner or ErrTooLarge.
+// is there, and is ErrNotRegular, ErrOwner, ErrNotPrivate or ErrTooLarge.
 package safefile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -20,6 +21,7 @@ var (
 	ErrNotRegular = errors.New("expected a regular file")
 	ErrOwner      = errors.New("expected a file of this user or of root")
 	ErrTooLarge   = errors.New("expected a smaller file")
+	ErrNotPrivate = errors.New("expected a file that only this user can access")
 )
 
 // rejection is one of the errors above, with what is at the path.
@@ -76,6 +78,42 @@ func ReadLinked(path string, maxSize int64) ([]byte, error) {
 		return nil, err
 	}
 	return read(fd, path, size, maxSize)
+}
+
+// ReadPrivate is like ReadLinked, for a file that contains secrets. It rejects a file of another
+// user, and one of a mode that permits others to access it: the error is ErrOwner or ErrNotPrivate.
+// A symbolic link may refer to such a file.
+func ReadPrivate(path string, maxSize int64) ([]byte, error) {
+	fd, size, err := openLinked(path)
+	if isNull(path, err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err != nil {
+		err = &fs.PathError{Op: "stat", Path: path, Err: err}
+	} else {
+		err = checkPrivate(path, &st, uint32(os.Geteuid()))
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return read(fd, path, size, maxSize)
+}
+
+// checkPrivate returns the reason for which a file with secrets of user is rejected, nil if it is
+// accepted.
+func checkPrivate(path string, st *unix.Stat_t, user uint32) error {
+	switch {
+	case st.Uid != user:
+		return &rejection{path, "a file of the user with the id " + strconv.Itoa(int(st.Uid)), ErrOwner}
+	case st.Mode&0o077 != 0:
+		return &rejection{path, fmt.Sprintf("a file of mode %04o", st.Mode&0o7777), ErrNotPrivate}
+	}
+	return nil
 }
 
 // openLinked checks the type of the file before it opens it: opening a device may have side

@@ -22,8 +22,16 @@ const (
 	ScopeSuffix = ".scope"
 )
 
-// Scope returns the name of a session's scope.
-func Scope(agent, id string) string { return ScopePrefix + agent + "-" + id + ScopeSuffix }
+// account separates the name of a template and that of its instance in the name of a scope. systemd
+// accepts no "@" there, because scopes cannot be instances (systemd.unit(5)). The "-" makes
+// drop-ins for the template apply to its instances; neither an agent's name nor an id contains ":".
+const account = "-:"
+
+// Scope returns the name of a session's scope. That of agent claude@work and session shop is
+// app-corral-claude-:work-shop.scope.
+func Scope(agent, id string) string {
+	return ScopePrefix + strings.Replace(agent, "@", account, 1) + "-" + id + ScopeSuffix
+}
 
 // ContinueTimer returns the name, without its suffix, of the timer that continues a session after a
 // usage limit, and of the timer's service.
@@ -35,6 +43,19 @@ func CutScope(unit string) (string, bool) {
 	name, hasPrefix := strings.CutPrefix(unit, ScopePrefix)
 	name, hasSuffix := strings.CutSuffix(name, ScopeSuffix)
 	return name, hasPrefix && hasSuffix
+}
+
+// SplitScope returns all pairs of an agent and an id whose scope can have this name: both may
+// contain "-". It does not check whether they are valid names.
+func SplitScope(unit string) (agents, ids []string) {
+	name, is := CutScope(unit)
+	for i := range len(name) {
+		if is && name[i] == '-' {
+			agents = append(agents, strings.Replace(name[:i], account, "@", 1))
+			ids = append(ids, name[i+1:])
+		}
+	}
+	return agents, ids
 }
 
 // ScopeIn returns the prefix of a control group's path up to the innermost scope of a session,

@@ -248,8 +248,14 @@ func InUse(rec *session.Session) string {
 }
 
 // IsSameAgent reports whether the conversations of two sessions are of the same agent: two
-// definitions may run the same program.
+// definitions may run the same program. Each account, an instance of a template, has conversations
+// of its own.
 func IsSameAgent(a, b *session.Session) bool {
+	_, accountA, _ := config.CutInstance(a.Agent)
+	_, accountB, _ := config.CutInstance(b.Agent)
+	if accountA != accountB {
+		return false
+	}
 	return a.Agent == b.Agent ||
 		len(a.ResumeCommand) > 0 && len(b.ResumeCommand) > 0 && a.ResumeCommand[0] == b.ResumeCommand[0]
 }

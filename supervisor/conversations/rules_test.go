@@ -366,6 +366,7 @@ func TestIsSameAgent(t *testing.T) {
 		"two definitions of one program":   {session.Session{Agent: "b", ResumeCommand: []string{"prog"}}, true},
 		"another program":                  {session.Session{Agent: "b", ResumeCommand: []string{"x"}}, false},
 		"a program that continues nothing": {session.Session{Agent: "b"}, false},
+		"an account of the agent":          {session.Session{Agent: "a@work", ResumeCommand: []string{"prog"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, c.want, IsSameAgent(a, &c.other))

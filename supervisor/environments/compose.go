@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,9 +47,9 @@ func NewComposer(
 }
 
 // Compose returns the variables of the agent of the session, which runs in dir, with their sources.
-// It updates the link to the ssh-agent so that it refers to the caller's ssh-agent. It returns an
-// error if the environment of the user manager or a file of the definition is not available, or if
-// that link cannot be updated.
+// It updates the link to the ssh-agent so that it refers to the caller's ssh-agent, and creates the
+// directories of the definition. It returns an error if the environment of the user manager or a
+// file of the definition is not available, or if one of these cannot be updated or created.
 func (c *Composer) Compose(ctx context.Context, sources Sources, session, dir string) ([]environment.Variable, error) {
 	s, err := c.complete(ctx, sources)
 	if err != nil {
@@ -58,6 +59,11 @@ func (c *Composer) Compose(ctx context.Context, sources Sources, session, dir st
 		"TERM=tmux-256color", "COLORTERM=truecolor", "PWD=" + dir, "CORRAL_SESSION=" + session,
 		"XDG_RUNTIME_DIR=" + filepath.Dir(c.runtimeDir), "DBUS_SESSION_BUS_ADDRESS=" + c.busAddress,
 		"SSH_AUTH_SOCK=" + filepath.Join(c.runtimeDir, sshagent.LinkName),
+	}
+	for _, dir := range sources.Directories {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("cannot create a directory of the agent's definition: %w", err)
+		}
 	}
 	return s.Compose(), c.updateSSHAgentLink(s)
 }
@@ -75,6 +81,9 @@ func (c *Composer) complete(ctx context.Context, sources Sources) (environment.S
 	if s.Files, err = environment.ReadFiles(sources.Files); err != nil {
 		return s, err
 	}
+	if sources.Account {
+		s.Unset = slices.Concat(s.Unset, names(s.Definition), names(s.Files))
+	}
 	if sources.LoginShell && !s.CallerHasPath() {
 		s.LoginShell, err = c.loginShell.Added(ctx, s.Manager)
 		if ctx.Err() == nil && c.LoginShellProblem != nil {
@@ -82,6 +91,15 @@ func (c *Composer) complete(ctx context.Context, sources Sources) (environment.S
 		}
 	}
 	return s, ctx.Err()
+}
+
+// names returns the names of variables, NAME=VALUE.
+func names(entries []string) []string {
+	all := make([]string, len(entries))
+	for i, entry := range entries {
+		all[i], _, _ = strings.Cut(entry, "=")
+	}
+	return all
 }
 
 // updateSSHAgentLink updates the link to the ssh-agent so that it refers to the caller's ssh-agent.
@@ -101,8 +119,12 @@ func (c *Composer) updateSSHAgentLink(s environment.Sources) error {
 
 // FindProgram returns why a program, a path or a name in the PATH of the environment, could not be
 // executed in dir. It returns nil if this cannot be determined before the start, as for a relative
-// path if the workspace is unknown, for which dir is "".
+// path if the workspace is unknown, for which dir is "". Errors: those of program.Find, and
+// *environment.FileError if a file of the definition cannot be used.
 func (c *Composer) FindProgram(ctx context.Context, name, dir string, sources Sources) error {
+	if _, err := environment.ReadFiles(sources.Files); err != nil {
+		return err
+	}
 	isUnknown := func(path string) bool { return dir == "" && !filepath.IsAbs(path) }
 	if strings.Contains(name, "/") {
 		if isUnknown(name) {

@@ -34,8 +34,9 @@ func TestCompose_CombinesAllSources(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("F=file\nX=file\n"), 0o600))
 	variables, err := c.Compose(t.Context(), environments.Sources{
-		Definition: []string{"D=definition"}, Files: []string{file, "-/nonexistent"},
-		Caller: []string{"C=caller"}, Session: []string{"S=session"},
+		Definition: []string{"D=definition"},
+		Files:      []environment.SourceFile{{Path: file}, {Path: "/nonexistent", Optional: true}},
+		Caller:     []string{"C=caller"}, Session: []string{"S=session"},
 	}, "shop", "/work")
 	require.NoError(t, err)
 	assert.ElementsMatch(t, []environment.Variable{
@@ -55,9 +56,61 @@ func TestCompose_CombinesAllSources(t *testing.T) {
 	}, variables)
 }
 
+// TestCompose_AnAccountIsNotReplacedByAnother: what the definition and the files of an account set
+// is inherited from nowhere else. Only the session's own variables override it.
+func TestCompose_AnAccountIsNotReplacedByAnother(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "work.env")
+	require.NoError(t, os.WriteFile(file, []byte("KEY=work\nOWN=work\nHOME=/work\n"), 0o600))
+	sources := environments.Sources{
+		Account:    true,
+		Definition: []string{"DIR=/home/ann/.a-work"},
+		Files:      []environment.SourceFile{{Path: file, Private: true}},
+		Unset:      []string{"TOKEN"},
+		Caller:     []string{"KEY=caller", "DIR=/home/ann/.a", "TOKEN=caller", "OTHER=caller"},
+		Session:    []string{"OWN=session"},
+	}
+	for _, account := range []bool{true, false} {
+		sources.Account = account
+		c, _ := composer(t, "KEY=manager", "DIR=/home/ann/.b", "TOKEN=manager", "HOME=/home/ann")
+		variables, err := c.Compose(t.Context(), sources, "shop", "/")
+		require.NoError(t, err)
+		got := map[string]string{}
+		for _, v := range variables {
+			got[v.Name] = v.Value
+		}
+		want := map[string]string{"KEY": "work", "DIR": "/home/ann/.a-work"}
+		if !account {
+			want = map[string]string{"KEY": "caller", "DIR": "/home/ann/.a"}
+		}
+		for name, value := range want {
+			assert.Equal(t, value, got[name], name)
+		}
+		assert.Equal(t, "session", got["OWN"])
+		assert.Equal(t, "/work", got["HOME"])
+		assert.Equal(t, "caller", got["OTHER"])
+		assert.NotContains(t, got, "TOKEN")
+	}
+}
+
+func TestCompose_CreatesDirectories(t *testing.T) {
+	c, runtime := composer(t)
+	dir := filepath.Join(runtime, "a/b")
+	for range 2 { // it may exist
+		_, err := c.Compose(t.Context(), environments.Sources{Directories: []string{dir}}, "shop", "/")
+		require.NoError(t, err)
+	}
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeDir|0o700, info.Mode())
+	require.NoError(t, os.WriteFile(dir+"/file", nil, 0o600))
+	_, err = c.Compose(t.Context(), environments.Sources{Directories: []string{dir + "/file/x"}}, "shop", "/")
+	assert.EqualError(t, err, "cannot create a directory of the agent's definition: mkdir "+dir+"/file: not a directory")
+}
+
 func TestCompose_Fails(t *testing.T) {
 	c, runtime := composer(t)
-	_, err := c.Compose(t.Context(), environments.Sources{Files: []string{"/nonexistent"}}, "shop", "/")
+	missing := environments.Sources{Files: []environment.SourceFile{{Path: "/nonexistent"}}}
+	_, err := c.Compose(t.Context(), missing, "shop", "/")
 	require.ErrorContains(t, err, "cannot read the environment file")
 	broken := func(context.Context) ([]string, error) { return nil, errors.New("broken") }
 	c = environments.NewComposer(broken, "/shim", runtime, "unix:path=/bus")
@@ -140,7 +193,11 @@ func TestFindProgram(t *testing.T) {
 		{"a relative path, unknown workspace", "./none", "", path(""), ""},
 		{"a relative PATH", "nowhere", dir, path("bin"), `command "nowhere" not found in PATH=bin`},
 		{"a relative PATH, unknown workspace", "nowhere", "", path("/bin:bin"), ""},
-		{"an environment that the start rejects", "nowhere", dir, environments.Sources{Files: []string{"/none"}}, ""},
+		{
+			"an environment that the start rejects", "nowhere", dir,
+			environments.Sources{Files: []environment.SourceFile{{Path: "/none"}}},
+			"cannot read the environment file: open /none: no such file or directory",
+		},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			c, _ := composer(t)

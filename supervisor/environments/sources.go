@@ -9,17 +9,23 @@ import (
 	"strings"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 )
 
 // Sources contains the sources of a run's environment, except for the user manager, the login shell
 // and Corral's own variables, which Composer adds.
 type Sources struct {
-	LoginShell bool     // the login shell may be run for its environment, if the caller has no PATH of its own
-	Definition []string // Set= of the agent's definition, NAME=VALUE
-	Files      []string // EnvironmentFile= of the definition: paths, prefixed with - if the file may be missing
-	Unset      []string // Unset= of the definition: names that are not inherited
-	Caller     []string // environment of the client that has requested the run, as it was sent; it is not stored
-	Session    []string // the session's own variables
+	LoginShell bool                     // whether to run the login shell if the caller has no PATH of its own
+	Definition []string                 // Set= of the agent's definition, NAME=VALUE
+	Files      []environment.SourceFile // EnvironmentFile= of the definition
+	Unset      []string                 // Unset= of the definition: names that are not inherited
+	Caller     []string                 // environment of the client that has requested the run; it is not stored
+	Session    []string                 // the session's own variables
+
+	Directories []string // CreateDirectory= of the definition: paths
+	// Account is whether the agent is an instance of a template: what its definition and its files set
+	// is not inherited from elsewhere, which would be that of another account.
+	Account bool
 }
 
 // Unexpanded is an entry of an agent's definition that is not in the sources, because one of its
@@ -44,19 +50,26 @@ func NewSources(
 		LoginShell: loginShell, Unset: slices.Clone(def.UnsetEnvironment), Caller: caller, Session: slices.Clone(own),
 	}
 	var unexpanded []Unexpanded
-	expand := func(entries []string, isFile bool) (all []string) {
+	expand := func(entries []string, isFile bool, use func(entry, expanded string)) {
 		for _, entry := range entries {
 			expanded, err := config.Expand([]string{entry}, values)
 			if err != nil {
 				name, _, _ := strings.Cut(entry, "=")
 				unexpanded = append(unexpanded, Unexpanded{Name: name, Err: err, isFile: isFile})
+				continue
 			}
-			all = append(all, expanded...)
+			use(entry, expanded[0])
 		}
-		return all
 	}
-	s.Definition = expand(def.Environment, false)
-	s.Files = expand(def.EnvironmentFiles, true)
+	expand(def.Environment, false, func(_, variable string) { s.Definition = append(s.Definition, variable) })
+	expand(def.EnvironmentFiles, true, func(entry, path string) {
+		path, optional := strings.CutPrefix(path, "-")
+		s.Files = append(s.Files, environment.SourceFile{
+			Path: path, Optional: optional, Private: config.UsesInstance(entry),
+		})
+	})
+	expand(def.Directories, false, func(_, path string) { s.Directories = append(s.Directories, path) })
+	_, _, s.Account = config.CutInstance(def.Name)
 	return s, unexpanded
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/supervisor/environments"
 )
 
@@ -19,7 +20,7 @@ func TestNewSources_ExpandsTheDefinition(t *testing.T) {
 	assert.Equal(t, environments.Sources{
 		LoginShell: true,
 		Definition: []string{"A=/home/ann/a", "C=50%"},
-		Files:      []string{"-/home/ann/keys"},
+		Files:      []environment.SourceFile{{Path: "/home/ann/keys", Optional: true}},
 		Unset:      []string{"LANG"},
 		Caller:     []string{"CALLER=%h"},
 		Session:    []string{"OWN=%h"},
@@ -30,6 +31,26 @@ func TestNewSources_ExpandsTheDefinition(t *testing.T) {
 		names = append(names, u.Name)
 	}
 	assert.Equal(t, []string{"B", "%t/file"}, names)
+}
+
+// TestNewSources_Account: the files of an account are private, those of all accounts need not be.
+func TestNewSources_Account(t *testing.T) {
+	sources, unexpanded := environments.NewSources(config.Agent{
+		Name:             "claude@work",
+		Environment:      []string{"DIR=%h/.claude-%I"},
+		EnvironmentFiles: []string{"%h/all", "-%E/corral/accounts/%I.env"},
+		Directories:      []string{"%h/.claude-%I"},
+	}, false, config.Specifiers{Home: "/home/ann", ConfigHome: "/home/ann/.config", Instance: "work"}, nil, nil)
+	assert.Empty(t, unexpanded)
+	assert.Equal(t, environments.Sources{
+		Account:    true,
+		Definition: []string{"DIR=/home/ann/.claude-work"},
+		Files: []environment.SourceFile{
+			{Path: "/home/ann/all"},
+			{Path: "/home/ann/.config/corral/accounts/work.env", Optional: true, Private: true},
+		},
+		Directories: []string{"/home/ann/.claude-work"},
+	}, sources)
 }
 
 func TestNewSources_TheDefinitionDecidesAboutTheLoginShell(t *testing.T) {

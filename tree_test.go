@@ -413,10 +413,15 @@ func TestAgents_HaveAPage(t *testing.T) {
 	require.NoError(t, err)
 	pages, err := filepath.Glob("docs/agents/*.md")
 	require.NoError(t, err)
-	assert.Len(t, pages, len(definitions)+1, "one for each, and the index")
+	templates, err := filepath.Glob("agents/*@.agent")
+	require.NoError(t, err)
+	assert.Len(t, pages, len(definitions)-len(templates)+1, "one for each, and the index")
 	index := read(t, "docs/agents/README.md")
 	for _, definition := range definitions {
-		name := strings.TrimSuffix(filepath.Base(definition), ".agent")
+		name, isTemplate := strings.CutSuffix(strings.TrimSuffix(filepath.Base(definition), ".agent"), "@")
+		if isTemplate {
+			assert.Contains(t, read(t, "docs/agents/"+name+".md"), "\n## Several accounts\n", name)
+		}
 		assert.Contains(t, index, "\n| ["+name+"]("+name+".md) |")
 		page := read(t, "docs/agents/"+name+".md")
 		for _, part := range []string{"# ", "## What Corral knows, and how", "## What it does not know", "## What to set"} {

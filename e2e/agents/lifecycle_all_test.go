@@ -67,3 +67,17 @@ func TestSetup_IsReadFromTheScreen(t *testing.T) {
 	prompts, _ := f.model.Prompts()
 	assert.Empty(t, prompts)
 }
+
+func TestAccounts_Qwen(t *testing.T) { accounts(t, "qwen") }
+
+// TestAccounts_Opencode also checks that the commands that opencode runs do not get the directory
+// of the account as that of their data.
+func TestAccounts_Opencode(t *testing.T) {
+	s := accounts(t, "opencode")
+	assert.Equal(t, "XDG_DATA_HOME="+s.dir+"/.local/share/opencode-work", s.variable("XDG_DATA_HOME"))
+	s.send("RUN: printenv XDG_DATA_HOME >data")
+	s.shows(opencode.asks)
+	_ = s.approve(opencode)
+	s.shows("The command was run.")
+	assert.Equal(t, s.dir+"/.local/share\n", readFile(t, filepath.Join(s.workspace, "data")))
+}

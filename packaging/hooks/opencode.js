@@ -19,6 +19,10 @@ export const Corral = async () => {
   const children = new Set() // conversations with subagents
   let last = Promise.resolve()
   return {
+    // With an account, XDG_DATA_HOME is that of opencode alone: the programs that it runs get the usual one.
+    "shell.env": async (_, output) => {
+      if (process.env.CORRAL_DATA_HOME) output.env.XDG_DATA_HOME = process.env.CORRAL_DATA_HOME
+    },
     event: async ({ event }) => {
       if (!reported.has(event.type) || !process.env.CORRAL_SESSION) return
       const properties = { ...event.properties }

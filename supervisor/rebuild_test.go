@@ -73,6 +73,7 @@ func FuzzScopeName(f *testing.F) {
 	for _, seed := range []string{
 		"app-corral-claude-shop.scope", "app-corral-my-claude-my-shop.scope", "app-corral-.scope",
 		"app-corral-claude-../../x.scope", "session-1.scope", "app-corral-a--b.scope",
+		"app-corral-claude-:work-shop.scope", "app-corral-claude@work-shop.scope", "app-corral-claude-:a-:b-shop.scope",
 	} {
 		f.Add(seed)
 	}

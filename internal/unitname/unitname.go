@@ -49,8 +49,11 @@ func CutScope(unit string) (string, bool) {
 // contain "-". It does not check whether they are valid names.
 func SplitScope(unit string) (agents, ids []string) {
 	name, is := CutScope(unit)
+	if !is || strings.Contains(name, "@") { // no scope has such a name
+		return nil, nil
+	}
 	for i := range len(name) {
-		if is && name[i] == '-' {
+		if name[i] == '-' {
 			agents = append(agents, strings.Replace(name[:i], account, "@", 1))
 			ids = append(ids, name[i+1:])
 		}

@@ -42,6 +42,7 @@ func TestSplitScope(t *testing.T) {
 			"app-corral-a-:w-x-c.scope", []string{"a", "a@w", "a@w-x"}, []string{":w-x-c", "x-c", "c"},
 		},
 		{"app-corral-claude.scope", nil, nil},
+		{"app-corral-claude@work-shop.scope", nil, nil},
 		{"app-corral-claude-shop.service", nil, nil},
 	} {
 		agents, ids := unitname.SplitScope(row.unit)

@@ -22,7 +22,7 @@ func (s *Supervisor) IsInstalled(ctx context.Context, def config.Agent) bool {
 // checkInstalled returns an error if the program of the agent is missing, before anything is
 // created: a person has to install the agent. A session that is not to be started may be created
 // before its agent is installed. A client's Command is checked by checkExecutable. Errors:
-// AgentNotInstalled, ConfigError, StartFailed.
+// AgentNotInstalled, StartFailed.
 func (c *creation) checkInstalled(ctx context.Context, agent string, spec *Spec) error {
 	switch {
 	case spec.NoStart:
@@ -64,7 +64,7 @@ func (c *creation) checkExecutable(ctx context.Context, agent string, spec *Spec
 
 // hasProgram reports whether the first run would find one of the agent's programs. If that depends
 // on specifiers whose values only a session has, it returns true: the start returns the error.
-// Errors: ConfigError if an environment file of the definition cannot be used.
+// Errors: StartFailed if an environment file of the definition cannot be used.
 func (c *creation) hasProgram(ctx context.Context, def config.Agent, spec *Spec) (bool, error) {
 	programs := def.Programs()
 	hasSpecifier := func(program string) bool { return strings.Contains(program, "%") }
@@ -80,7 +80,7 @@ func (c *creation) hasProgram(ctx context.Context, def config.Agent, spec *Spec)
 		case err == nil:
 			return true, nil
 		case errors.As(err, new(*environment.FileError)):
-			return false, refuse(ConfigError, "agent %q: %v", def.Name, err)
+			return false, refuse(StartFailed, "%v", err)
 		}
 	}
 	return false, nil

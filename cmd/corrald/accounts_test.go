@@ -56,14 +56,14 @@ func TestAccount_ThatCannotBeUsedIsRefused(t *testing.T) {
 
 	require.NoError(t, os.Chmod(d.dir+"/"+account, 0o644))
 	_, err = d.createWithAgent(t, "talker@work", "other", nil)
-	assertRefused(t, err, dbusapi.ConfigError, "work.env is a file of mode 0644", "chmod 600 "+d.dir+"/"+account)
+	assertRefused(t, err, dbusapi.StartFailed, "work.env is a file of mode 0644", "chmod 600 "+d.dir+"/"+account)
 	assert.Equal(t, []string{"shop"}, d.ids(t))
 	assertRefused(t, s.do("Start"), dbusapi.StartFailed, "work.env is a file of mode 0644", "chmod 600 "+d.dir+"/"+account)
 
 	d.write(account, "KEY=1\nsecret $(touch pwned)\n")
 	require.NoError(t, os.Chmod(d.dir+"/"+account, 0o600))
 	_, err = d.createWithAgent(t, "talker@work", "other", nil)
-	assertRefused(t, err, dbusapi.ConfigError, "work.env: line 2 is not NAME=VALUE")
+	assertRefused(t, err, dbusapi.StartFailed, "work.env: line 2 is not NAME=VALUE")
 	assert.NotContains(t, err.Error(), "secret")
 	for _, name := range []string{"talker@", "talker@../work", "talker@$(id)", "talker@work@work", "command@work"} {
 		_, err = d.createWithAgent(t, name, "other", nil)

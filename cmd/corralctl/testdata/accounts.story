@@ -9,14 +9,14 @@ $ echo 'KEY=$(touch pwned) `touch pwned`' >~/config/corral/accounts/work.env; ch
 
 # A file that others can read is not used, and nothing is started. So is one with an invalid line.
 $ corralctl run talker@work; corralctl list
-corralctl: cannot run "talker@work": agent "talker@work": cannot use the environment file: ~/config/corral/accounts/work.env is a file of mode 0644, expected a file that only this user can access; run: chmod 600 ~/config/corral/accounts/work.env
+corralctl: cannot use the environment file: ~/config/corral/accounts/work.env is a file of mode 0644, expected a file that only this user can access; run: chmod 600 ~/config/corral/accounts/work.env
 0 sessions. …
 $ corralctl doctor | grep ' accounts '
 note  accounts       cannot use the environment file: ~/config/corral/accounts/work.env is a file of mode 0644, expected a file that only this user can access; run: chmod 600 ~/config/corral/accounts/work.env
 
 $ chmod 600 ~/config/corral/accounts/work.env; (umask 077; printf 'KEY=home\nsecret\n' >~/config/corral/accounts/home.env; touch ~/config/corral/accounts/Home.env)
 $ corralctl run talker@home
-corralctl: cannot run "talker@home": agent "talker@home": cannot use the environment file ~/config/corral/accounts/home.env: line 2 is not NAME=VALUE
+corralctl: cannot use the environment file ~/config/corral/accounts/home.env: line 2 is not NAME=VALUE
 [exit 1]
 $ corralctl doctor | grep -A1 ' accounts '
 note  accounts       ~/config/corral/accounts/Home.env: invalid name of an account "Home", ignored

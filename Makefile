@@ -218,6 +218,7 @@ INSTALLED = \
 	'755:$(BUILD)/corralctl:$(BINDIR)/corralctl' \
 	'755:$(BUILD)/corral-shim:$(LIBEXECDIR)/corral-shim' \
 	'644:packaging/app-corral.slice:$(UNITDIR)/app-corral.slice' \
+	'644:packaging/corral-restart@.path:$(UNITDIR)/corral-restart@.path' \
 	$(if $(CATALOGDIR),'644:packaging/corral.catalog:$(CATALOGDIR)/corral.catalog') \
 	'644:packaging/desktop/$(APP).desktop:$(DATADIR)/applications/$(APP).desktop' \
 	'644:packaging/desktop/$(APP).metainfo.xml:$(DATADIR)/metainfo/$(APP).metainfo.xml' \
@@ -249,7 +250,7 @@ EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/cor
 HOOKS = $(patsubst packaging/hooks/%,%,$(wildcard packaging/hooks/*.* packaging/hooks/*/*.*))
 
 # Units that contain @bindir@. UNITEDIT is a sed command for them.
-SERVICES = corrald.service corral@.service
+SERVICES = corrald.service corral@.service corral-restart@.service
 UNITEDIT =
 
 # Separate from install, so that package builders, and `sudo make install-files` after `make build`,

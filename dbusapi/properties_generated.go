@@ -160,6 +160,8 @@ type Session struct {
 	SessionAlive bool
 	// Whether the agent's process is running.
 	AgentAlive bool
+	// Whether a terminal is attached to the session, such as by corralctl attach.
+	Attached bool
 	// Whether every process of the scope is paused.
 	Frozen bool
 	// Whether ResumeSession would continue the conversation.
@@ -249,6 +251,7 @@ var SessionProperties = []Property{
 	{Name: "StateChangeTimestampMonotonic", Announced: AnnouncedWithValue},
 	{Name: "SessionAlive", Announced: AnnouncedWithValue},
 	{Name: "AgentAlive", Announced: AnnouncedWithValue},
+	{Name: "Attached", Announced: AnnouncedWithValue},
 	{Name: "Frozen", Announced: AnnouncedWithValue},
 	{Name: "Resumable", Announced: AnnouncedWithValue},
 	{Name: "Resumed", Announced: AnnouncedWithValue},

@@ -13,7 +13,7 @@ install -m 755 /dev/null "$dir/bin/corralctl"
 for unit in packaging/*.service.in; do
   sed "s|@bindir@|$dir/bin|" "$unit" >"$dir/units/$(basename "$unit" .in)"
 done
-cp packaging/*.slice "$dir/units"
+cp packaging/*.slice packaging/*.path "$dir/units"
 
 output=$(XDG_RUNTIME_DIR=$dir/runtime SYSTEMD_UNIT_PATH=$dir/units: systemd-analyze --user --man=no verify "$dir"/units/* 2>&1) || {
   printf '%s\n' "$output" >&2

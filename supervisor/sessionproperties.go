@@ -54,6 +54,7 @@ type Snapshot struct {
 	ChangedMonotonic time.Duration `property:"StateChangeTimestampMonotonic"`
 	SessionAlive     bool          `property:"SessionAlive"`
 	AgentAlive       bool          `property:"AgentAlive"`
+	Attached         bool          `property:"Attached"` // a client is attached to its terminal
 	Frozen           bool          `property:"Frozen"`
 	Resumable        bool          `property:"Resumable"`
 	Resumed          bool          `property:"Resumed"` // its last run has continued the conversation
@@ -77,7 +78,6 @@ type Snapshot struct {
 	Ran          time.Duration // total duration of all runs that have ended
 	SuspendsAt   time.Duration // CLOCK_MONOTONIC when it is suspended for being idle, 0 if never
 	Live         bool          // its scope exists
-	Attached     bool          // a client is attached to its terminal
 	// Interrupted: it is suspended, neither on request nor for being idle. The machine, the login
 	// session or the daemon ended.
 	Interrupted bool

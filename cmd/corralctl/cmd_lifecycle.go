@@ -17,8 +17,6 @@ import (
 var (
 	startVerb = lifecycleVerb("start", "Start sessions afresh", "Starting",
 		"StartSession", (*client.Client).StartSession)
-	restartVerb = lifecycleVerb("restart", "Stop sessions, then start them", "Restarting",
-		"RestartSession", (*client.Client).RestartSession)
 	suspendVerb = lifecycleVerb("suspend", "Stop sessions so that they can be resumed", "Suspending",
 		"SuspendSession", (*client.Client).SuspendSession)
 	freezeVerb = lifecycleVerb("freeze", "Pause all processes of a session", "Freezing",

@@ -25,7 +25,7 @@ var completionCases = []struct{ line, words string }{
 	{"corralctl run -- basena→", "run -- basename"},
 	{"corralctl completion pow→", "completion powershell"},
 	{"corralctl start do→", "start done"},
-	{"corralctl show -p Att→M→ alive", "show -p AttentionMessage alive"},
+	{"corralctl show -p Atte→M→ alive", "show -p AttentionMessage alive"},
 	{"corralctl list --no-l→", "list --no-legend"},
 	{"corralctl list --state=suspe→", "list --state=suspended"},
 	{"corralctl list --state suspe→", "list --state suspended"},

@@ -115,8 +115,8 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 var unchanged = []string{
 	"Manager NStale", "Manager NSuspended", "Manager Notifications",
 	"Session StatusText", "Session ConversationId", "Session ExecMainCode", "Session ExecMainStatus",
-	"Session ExecMainExitTimestamp", "Session SessionAlive", "Session Frozen", "Session Resumable", "Session Resumed",
-	"Session Unit",
+	"Session ExecMainExitTimestamp", "Session SessionAlive", "Session Attached", "Session Frozen", "Session Resumable",
+	"Session Resumed", "Session Unit",
 }
 
 const emitsChangedSignal = "org.freedesktop.DBus.Property.EmitsChangedSignal"

@@ -58,15 +58,16 @@ type Agent struct {
 	ResumeCommand []string // ResumeCommand=: continues a conversation; empty if the agent cannot do that
 	// ResumeCondition=: file name patterns; a conversation exists if any of them matches a file. nil
 	// if that cannot be determined.
-	ResumeCondition  []string
-	ResumeContent    *regexp.Regexp // ResumeContent=: has to match in the first such file, too; nil for any content
-	Environment      []string       // [Environment] Set=: NAME=VALUE, each name at most once
-	UnsetEnvironment []string       // [Environment] Unset=: names not to inherit; Set= overrides this
-	EnvironmentFiles []string       // [Environment] EnvironmentFile=: absolute paths; prefix - for optional files
-	Directories      []string       // [Environment] CreateDirectory=: absolute paths; created before each run
-	LoginShell       *bool          // [Environment] LoginShell=, as in Config; nil for the value there
-	IdSource         string         //nolint:revive // named after the key; one of the Id constants, or an unknown value
-	IdCommand        []string       //nolint:revive // named after the key; creates and prints an id, for IdCreate
+	ResumeCondition    []string
+	ResumeContent      *regexp.Regexp // ResumeContent=: has to match in the first such file, too; nil for any content
+	Environment        []string       // [Environment] Set=: NAME=VALUE, each name at most once
+	DefaultEnvironment []string       // [Environment] Default=: NAME=VALUE, for names that nothing else sets
+	UnsetEnvironment   []string       // [Environment] Unset=: names not to inherit; Set= overrides this
+	EnvironmentFiles   []string       // [Environment] EnvironmentFile=: absolute paths; prefix - for optional files
+	Directories        []string       // [Environment] CreateDirectory=: absolute paths; created before each run
+	LoginShell         *bool          // [Environment] LoginShell=, as in Config; nil for the value there
+	IdSource           string         //nolint:revive // named after the key; one of the Id constants, or an unknown value
+	IdCommand          []string       //nolint:revive // named after the key; creates and prints an id, for IdCreate
 	// IdFile=: matches the path of a file that the agent keeps open; its first group is the id. nil
 	// for none.
 	IdFile *regexp.Regexp //nolint:revive // named after the key
@@ -218,6 +219,7 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.AutoContinue":    parser(&agent.AutoContinue, false, ParseBool),
 
 		"Environment.Set":             l.list(&agent.Environment, checkVariable, replaceVariable),
+		"Environment.Default":         l.list(&agent.DefaultEnvironment, checkVariable, replaceVariable),
 		"Environment.Unset":           l.list(&agent.UnsetEnvironment, checkName, addNew),
 		"Environment.EnvironmentFile": l.addEnvironmentFile,
 		"Environment.CreateDirectory": l.list(&agent.Directories, checkPath, addNew),

@@ -10,7 +10,7 @@ const (
 	Manager    = "manager"     // the environment of the user manager, which every unit inherits
 	LoginShell = "login-shell" // set by the start-up files of the user's login shell
 	Corral     = "corral"      // set by corrald: terminal, session, bus
-	Definition = "definition"  // Set= of the agent's definition
+	Definition = "definition"  // Set= and Default= of the agent's definition
 	File       = "file"        // EnvironmentFile= of the agent's definition
 	Caller     = "caller"      // sent by the client that started this run
 	Session    = "session"     // set for the session: corralctl run -E
@@ -22,6 +22,7 @@ type Sources struct {
 	Manager    []string
 	LoginShell []string // only the variables that the shell adds, see Added
 	Corral     []string
+	Default    []string // only those that neither the manager nor the login shell sets
 	Definition []string
 	Files      []string
 	Caller     []string // as received; Compose filters it
@@ -62,6 +63,7 @@ func (s Sources) Compose() []Variable {
 	set(Manager, s.Manager, inherited)
 	set(LoginShell, s.LoginShell, shell)
 	set(Corral, s.Corral, func(name, _ string) bool { return name != authSock || !slices.Contains(s.Unset, name) })
+	set(Definition, s.Default, func(name, _ string) bool { _, isSet := at[name]; return !isSet })
 	set(Definition, s.Definition, always)
 	set(File, s.Files, always)
 	set(Caller, s.Caller, func(name, entry string) bool { return shell(name, entry) && s.isSetByCaller(name, entry) })
@@ -78,7 +80,7 @@ const authSock = "SSH_AUTH_SOCK"
 // own agent's definition.
 func (s Sources) isSetByCaller(name, entry string) bool {
 	if _, inside := Lookup(s.Caller, sessionMarker); inside {
-		if _, defined := Lookup(slices.Concat(s.Definition, s.Files), name); defined {
+		if _, defined := Lookup(slices.Concat(s.Default, s.Definition, s.Files), name); defined {
 			return false
 		}
 	}

@@ -51,6 +51,10 @@ func TestCompose_Inheritance(t *testing.T) {
 			Unset: []string{"A", "B", "C", "D", "E"}, Manager: []string{"A=1"}, LoginShell: []string{"B=1"},
 			Caller: []string{"C=1"}, Definition: []string{"D=1"}, Session: []string{"E=1"},
 		}, []string{"D=1", "E=1"}},
+		{"Default= applies to variables that are not set otherwise", Sources{
+			Manager: []string{"A=1"}, LoginShell: []string{"B=1"}, Definition: []string{"C=1"}, Caller: []string{"D=1"},
+			Default: []string{"A=0", "B=0", "C=0", "D=0", "E=0"}, Session: []string{"F=1"},
+		}, []string{"A=1", "B=1", "C=1", "D=1", "E=0", "F=1"}},
 		{"HOME and the like come from the manager", Sources{
 			Manager: []string{"HOME=/home/ann"}, LoginShell: []string{"HOME=/x"},
 			Caller: []string{"HOME=/root", "XDG_RUNTIME_DIR=/x"},

@@ -72,7 +72,8 @@ func (c *Composer) Compose(ctx context.Context, sources Sources, session, dir st
 // login shell fails, the run starts without the variables that the shell did not report.
 func (c *Composer) complete(ctx context.Context, sources Sources) (environment.Sources, error) {
 	s := environment.Sources{
-		Definition: sources.Definition, Caller: sources.Caller, Session: sources.Session, Unset: sources.Unset,
+		Default: sources.Default, Definition: sources.Definition, Caller: sources.Caller,
+		Session: sources.Session, Unset: sources.Unset,
 	}
 	var err error
 	if s.Manager, err = c.manager(ctx); err != nil {

@@ -16,6 +16,7 @@ import (
 // and Corral's own variables, which Composer adds.
 type Sources struct {
 	LoginShell bool                     // whether to run the login shell if the caller has no PATH of its own
+	Default    []string                 // Default= of the agent's definition, NAME=VALUE
 	Definition []string                 // Set= of the agent's definition, NAME=VALUE
 	Files      []environment.SourceFile // EnvironmentFile= of the definition
 	Unset      []string                 // Unset= of the definition: names that are not inherited
@@ -61,6 +62,7 @@ func NewSources(
 			use(entry, expanded[0])
 		}
 	}
+	expand(def.DefaultEnvironment, false, func(_, variable string) { s.Default = append(s.Default, variable) })
 	expand(def.Environment, false, func(_, variable string) { s.Definition = append(s.Definition, variable) })
 	expand(def.EnvironmentFiles, true, func(entry, path string) {
 		path, optional := strings.CutPrefix(path, "-")

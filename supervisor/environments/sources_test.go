@@ -13,12 +13,14 @@ import (
 
 func TestNewSources_ExpandsTheDefinition(t *testing.T) {
 	sources, unexpanded := environments.NewSources(config.Agent{
-		Environment:      []string{"A=%h/a", "B=%U", "C=50%%"},
-		EnvironmentFiles: []string{"-%h/keys", "%t/file"},
-		UnsetEnvironment: []string{"LANG"},
+		DefaultEnvironment: []string{"D=%h/d"},
+		Environment:        []string{"A=%h/a", "B=%U", "C=50%%"},
+		EnvironmentFiles:   []string{"-%h/keys", "%t/file"},
+		UnsetEnvironment:   []string{"LANG"},
 	}, true, config.Specifiers{Home: "/home/ann"}, []string{"CALLER=%h"}, []string{"OWN=%h"})
 	assert.Equal(t, environments.Sources{
 		LoginShell: true,
+		Default:    []string{"D=/home/ann/d"},
 		Definition: []string{"A=/home/ann/a", "C=50%"},
 		Files:      []environment.SourceFile{{Path: "/home/ann/keys", Optional: true}},
 		Unset:      []string{"LANG"},

@@ -17,7 +17,7 @@ import (
 // canceled, it resumes them. It keeps handling signals while agents exit, which may take as long
 // as their stop time-out. Without a login manager, or if that refuses the lock, agents still have
 // the time that systemd grants at the end of the user manager. After the connection to the system
-// bus is lost, it reconnects.
+// bus is lost, it reconnects. Over the same connection it learns whether the user is present.
 //
 // Agents sleep with the machine and continue when it wakes, so a sleep does not affect them. But a
 // machine may sleep until its battery is empty: the lock is held until every change is saved. When
@@ -28,6 +28,7 @@ type shutdownInhibitor struct {
 	resume  func(context.Context) ([]string, error)
 	flush   func(context.Context) error
 	onWake  func()
+	present func(bool)    // called when the user may have come to, or left, this machine
 	running chan bool     // capacity 1: only the newest value is kept
 	retry   chan struct{} // requests another attempt to connect
 
@@ -68,8 +69,10 @@ func (i *shutdownInhibitor) setAnyRunning(running bool) {
 // when the last one has exited, when a shutdown is announced or canceled, when the machine sleeps
 // or wakes, and while it tries to reconnect to the bus.
 func (i *shutdownInhibitor) run(ctx context.Context) {
+	i.present(false) // a daemon that was killed may have left another value
 	i.manager = i.connect(ctx)
 	defer func() {
+		i.present(false)
 		i.releaseLock()
 		if i.manager != nil {
 			_ = i.manager.Close()
@@ -80,9 +83,10 @@ func (i *shutdownInhibitor) run(ctx context.Context) {
 
 func (i *shutdownInhibitor) loop(ctx context.Context) {
 	for {
-		var goingDown, sleeping <-chan bool
+		var goingDown, sleeping, present <-chan bool
 		if i.manager != nil {
 			goingDown, sleeping = i.manager.PreparingForShutdown(), i.manager.PreparingForSleep()
+			present = i.manager.Present()
 		}
 		select {
 		case <-ctx.Done():
@@ -105,6 +109,8 @@ func (i *shutdownInhibitor) loop(ctx context.Context) {
 			}
 		case down, connected := <-goingDown:
 			i.handleShutdown(ctx, down, connected)
+		case isPresent := <-present:
+			i.present(isPresent)
 		case <-i.suspendDone:
 			i.finishSuspend(ctx)
 		case <-i.retry:
@@ -134,6 +140,7 @@ func (i *shutdownInhibitor) handleShutdown(ctx context.Context, down, connected 
 	}
 	_ = i.manager.Close()
 	i.manager = nil
+	i.present(false)
 	// Without the connection the daemon could not learn when to release the lock, which would only
 	// delay the shutdown. During a suspension that time is known, so the lock is kept.
 	if i.suspendDone == nil {

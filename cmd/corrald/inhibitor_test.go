@@ -22,6 +22,7 @@ func TestShutdownInhibitor_HoldsNoLockDuringSleep(t *testing.T) {
 	for range 20 {
 		i := newShutdownInhibitor(slog.New(slog.DiscardHandler))
 		i.flush = func(context.Context) error { return nil }
+		i.present = func(bool) {}
 		i.manager = i.connect(t.Context())
 		require.NotNil(t, i.manager)
 		m.announceSleep(t, true)

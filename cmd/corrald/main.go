@@ -106,7 +106,8 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	debug.SetGCPercent(gcPercent)
 	debug.FreeOSMemory()
 	go d.handleLogin(running)
-	go d.inhibitor.run(running)
+	inhibited := make(chan struct{})
+	go func() { defer close(inhibited); d.inhibitor.run(running) }()
 	go d.abandonLost(running)
 	err = d.handleSignals(signals, lost)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
@@ -117,6 +118,7 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	case unsaved != nil:
 		err = fmt.Errorf("%w; %w", err, unsaved)
 	}
+	<-inhibited
 	d.endWorktreeSteps(finalStepStopTimeout)
 	if err == nil {
 		log.Info("corrald has saved everything and exits", "message_id", journal.DaemonStopped)

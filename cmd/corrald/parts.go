@@ -148,6 +148,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	}
 	d.notify = d.newNotifier(notify.Settings{Config: conf, Agents: agents, Home: p.home})
 	d.inhibitor = newShutdownInhibitor(log)
+	d.inhibitor.present = presenceFile{filepath.Join(p.runtime, presenceFileName), log}.set
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, System: executor.System(), Log: log,
 		Publisher: publishers{d.server, d.notify},

@@ -25,11 +25,12 @@ type Manager struct {
 	conn     *dbus.Conn
 	shutdown chan bool
 	sleep    chan bool
+	present  chan bool
 	queries  chan queries // buffered: the pending queries
 }
 
 // queries specifies which properties of the login manager to read.
-type queries struct{ shutdown, sleep bool }
+type queries struct{ shutdown, sleep, presence bool }
 
 // Address returns the address of the system bus.
 func Address() string {
@@ -50,6 +51,7 @@ func Connect(ctx context.Context, address string) (*Manager, error) {
 		conn:     conn.Conn,
 		shutdown: make(chan bool, 1),
 		sleep:    make(chan bool, 1),
+		present:  make(chan bool, 1),
 		queries:  make(chan queries, 1),
 	}
 	signals := make(chan *dbus.Signal, 16)
@@ -72,8 +74,12 @@ func (m *Manager) subscribe(ctx context.Context) (*bus.Owner, error) {
 			return nil, err
 		}
 	}
+	if err := m.subscribeToPresence(ctx); err != nil {
+		return nil, err
+	}
 	owner, err := bus.WatchOwner(ctx, m.conn, name)
 	if err == nil {
+		m.queries <- queries{presence: true}
 		m.query(ctx, "PreparingForShutdown", m.shutdown) // a shutdown may have begun before the subscription
 	}
 	return owner, err
@@ -87,16 +93,16 @@ func (m *Manager) readSignals(signals <-chan *dbus.Signal, owner *bus.Owner) {
 	for s := range signals {
 		var q queries
 		if owner.Update(s) {
-			q.shutdown = owner.UniqueName() != ""
+			q = queries{shutdown: owner.UniqueName() != "", presence: true}
 		} else if owner.Sent(s) {
-			q = queries{s.Name == manager+".PrepareForShutdown", s.Name == manager+".PrepareForSleep"}
+			q = queries{s.Name == manager+".PrepareForShutdown", s.Name == manager+".PrepareForSleep", isAboutPresence(s)}
 		}
 		if q == (queries{}) {
 			continue
 		}
 		select {
 		case before := <-m.queries:
-			q = queries{q.shutdown || before.shutdown, q.sleep || before.sleep}
+			q = queries{q.shutdown || before.shutdown, q.sleep || before.sleep, q.presence || before.presence}
 		default:
 		}
 		m.queries <- q
@@ -114,6 +120,9 @@ func (m *Manager) runQueries(ctx context.Context) {
 		}
 		if q.sleep {
 			m.query(ctx, "PreparingForSleep", m.sleep)
+		}
+		if q.presence {
+			setLatest(m.present, m.queryPresence(ctx))
 		}
 	}
 }

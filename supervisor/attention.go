@@ -107,7 +107,8 @@ func (r *statusReports) applyDelayed() {
 // ignored if it is invalid, or older than the last report: it may have been received after all.
 func (r *statusReports) readLeft() {
 	e := r.e
-	left, ok, err := hookreport.Take(e.loop.settings.runtimeDir(e.rec.ID))
+	dir := e.loop.settings.runtimeDir(e.rec.ID)
+	left, ok, err := hookreport.Take(dir)
 	report := Report{
 		Activity: left.Activity, Reason: left.Reason, Message: left.Message, Until: left.Until,
 		ConversationID: left.ConversationID,
@@ -115,12 +116,20 @@ func (r *statusReports) readLeft() {
 	if ok {
 		err = report.normalize()
 	}
-	isOld := left.Monotonic <= e.rec.Run.Reported.Monotonic || left.Monotonic > e.loop.clocks.Monotonic()
+	isOld := left.Monotonic <= e.rec.Run.Reported.Monotonic || left.Monotonic > e.loop.clocks.Monotonic() ||
+		r.delayed != nil && left.Monotonic <= r.delayed.at.Monotonic
 	if err == nil && ok && !isOld && !e.rec.Run.Ended() {
 		_, err = r.reported(report, session.Moment{At: left.At, Monotonic: left.Monotonic})
 	}
 	if err != nil && kindOf(err) != OverLimit && e.takeLogSlot("left report") {
 		e.loop.log.Warn("ignored the report that a hook has left", "session", e.rec.ID, "err", err)
+	}
+	if ok && kindOf(err) != OverLimit {
+		e.loop.iteration.afterPublish = append(e.loop.iteration.afterPublish, func() {
+			if !e.saving.unsaved {
+				hookreport.Remove(dir)
+			}
+		})
 	}
 }
 
@@ -233,8 +242,8 @@ func isPlausibleReset(until time.Time) bool { return time.Until(until).Abs() < 3
 // The limit of reports of a session: reportBurst at once, and then one each reportEvery. Reports
 // that repeat the one before do not count.
 const (
-	reportBurst = 20
-	reportEvery = 500 * time.Millisecond
+	reportBurst = 50
+	reportEvery = 200 * time.Millisecond
 )
 
 // takeSlot counts another report if the limit of reports permits it now. It returns how long it

@@ -151,6 +151,7 @@ func (s *runStart) startScope() {
 	e.effects.startAfterSave(func() {
 		failpoint.Hit("start.record-saved")
 		_, _, _ = hookreport.Take(plan.RuntimeDir) // of the last run
+		hookreport.Remove(plan.RuntimeDir)
 		err := awaitResolution(e.loop.ctx, resolution, plan.Spec.Dir)
 		if err == nil {
 			err = s.proceed(run, resolution)

@@ -56,17 +56,30 @@ func Write(dir string, r Report) error {
 	return err
 }
 
-// Take returns the report in a directory and removes the file. It returns false if there is none.
-// An unreadable file is removed, too.
+// takenName is the name of the file once its report was taken, and not recorded yet.
+const takenName = "." + FileName + "-taken"
+
+// Take returns the report in a directory, so that a later one can be left meanwhile. It returns
+// false if there is none. Take returns the same report again until Remove is called. An unreadable
+// file is removed.
 func Take(dir string) (r Report, ok bool, err error) {
-	path := filepath.Join(dir, FileName)
-	text, err := safefile.Read(path, maxSize)
+	path, taken := filepath.Join(dir, FileName), filepath.Join(dir, takenName)
+	if err := os.Rename(path, taken); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		_ = os.RemoveAll(path) // a directory
+		return Report{}, false, err
+	}
+	text, err := safefile.Read(taken, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Report{}, false, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}
-	_ = os.RemoveAll(path)
+	if err != nil {
+		Remove(dir)
+	}
 	return r, err == nil, err
 }
+
+// Remove removes the report that Take has returned, which was recorded.
+func Remove(dir string) { _ = os.RemoveAll(filepath.Join(dir, takenName)) }

@@ -6,7 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+
+	"github.com/stretchr/testify/require"
 )
 
 // setup writes the configuration that an agent has after its set-up dialogs, with the mock model.
@@ -41,9 +45,15 @@ trust_level = "trusted"
 `, f.model.URL, workspace))
 		return append(env, "MOCK_KEY=none")
 	case "gemini":
+		var defaults struct{ General object }
+		text, err := os.ReadFile("../../packaging/hooks/gemini.json") // which only a package can install
+		require.NoError(f.t, err)
+		require.NoError(f.t, json.Unmarshal(text, &defaults))
+		general := object{"disableAutoUpdate": true, "enableAutoUpdate": false}
+		maps.Copy(general, defaults.General)
 		f.configure(".gemini/settings.json", jsonText(object{
 			"security":  object{"auth": object{"selectedType": "gemini-api-key"}, "folderTrust": object{"enabled": true}},
-			"general":   object{"disableAutoUpdate": true, "enableAutoUpdate": false},
+			"general":   general,
 			"telemetry": object{"enabled": false}, "privacy": object{"usageStatisticsEnabled": false},
 		}))
 		f.configure(".gemini/trustedFolders.json", jsonText(object{workspace: "TRUST_FOLDER"}))

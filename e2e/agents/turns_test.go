@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -292,6 +293,35 @@ func TestConversation_IsSeparateForEachSession(t *testing.T) {
 			assert.NotContains(t, one.screen(), "Berta")
 			assert.NotContains(t, two.screen(), "Anna")
 		})
+	}
+}
+
+// TestResume_KeepsGeminisConversationsInOneDirectory: at its start, Gemini CLI deletes the files of
+// the conversations of others that it takes for empty, unless it is configured not to. A resume in
+// another minute than that in the name of the file creates such an empty file.
+func TestResume_KeepsGeminisConversationsInOneDirectory(t *testing.T) {
+	f := newFixture(t)
+	one := f.run("gemini", "one", "--prompt", "my name is Anna")
+	two := f.runIn(one.workspace, "gemini", "two", "--prompt", "my name is Berta")
+	_, _ = one.becomes(0, "idle (turn-ended)")
+	_, _ = two.becomes(0, "idle (turn-ended)")
+	f.corralctl("suspend", "one", "two")
+	files, err := filepath.Glob(f.dir + "/.gemini/tmp/*/chats/session-*.jsonl")
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, file := range files {
+		id := file[len(file)-len("-01234567.jsonl"):]
+		require.NoError(t, os.Rename(file, filepath.Join(filepath.Dir(file), "session-2026-01-01T00-00"+id)))
+	}
+	for range 3 {
+		f.corralctl("resume", "one", "two")
+		one.shows("my name is Anna")
+		two.shows("my name is Berta")
+		testbed.Poll(t, "both are ready", func() bool {
+			return one.is("running").Activity == "idle" && two.is("running").Activity == "idle"
+		})
+		time.Sleep(3 * time.Second) // it deletes them after it has become ready
+		f.corralctl("suspend", "one", "two")
 	}
 }
 

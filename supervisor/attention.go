@@ -126,9 +126,11 @@ func (r *statusReports) readLeft() {
 	}
 	if ok && kindOf(err) != OverLimit {
 		e.loop.iteration.afterPublish = append(e.loop.iteration.afterPublish, func() {
-			if !e.saving.unsaved {
-				hookreport.Remove(dir)
-			}
+			e.loop.post(func() {
+				if !e.saving.unsaved {
+					hookreport.Remove(dir)
+				}
+			})
 		})
 	}
 }

@@ -59,7 +59,7 @@ type fakeSystem struct {
 	frozen     map[string]bool // by control group
 	freezeErr  error
 	texts      atomic.Value                                            // the last text that was typed: a string
-	timerErr   error                                                   // returned by SetContinueTimer
+	timerFails atomic.Bool                                             // SetContinueTimer returns an error
 	create     func(p Plan) (string, error)                            // called by CreateConversationID
 	limit      *conversations.UsageLimit                               // returned by DetectOpen if OpenFile.Limit is set
 	open       string                                                  // returned by DetectOpen
@@ -261,7 +261,10 @@ func (f *fakeSystem) SetContinueTimer(_ context.Context, id string, at time.Time
 	} else {
 		f.trace("timer for %s at %s", id, at.UTC().Format(time.TimeOnly))
 	}
-	return f.timerErr
+	if f.timerFails.Load() {
+		return errors.New("systemd does not answer")
+	}
+	return nil
 }
 
 func (f *fakeSystem) StartTime(context.Context) (time.Duration, error) { return f.began, nil }

@@ -212,10 +212,10 @@ func TestLimit_IsKeptByAResumeAtLogin(t *testing.T) {
 // TestLimit_TimerIsSetAgain after systemd could not set it.
 func TestLimit_TimerIsSetAgain(t *testing.T) {
 	supervise(t, func(b *bed) {
-		b.system.timerErr = assert.AnError
+		b.system.timerFails.Store(true)
 		s := b.startLimited(config.Agent{})
 		assert.Len(t, s.timers(), 1)
-		b.system.timerErr = nil
+		b.system.timerFails.Store(false)
 		<-time.After(time.Minute)
 		assert.Len(t, s.timers(), 1)
 		<-time.After(time.Minute)

@@ -401,7 +401,7 @@ func (s *shim) writeText(t *text) bool {
 			}
 		}
 		t.stage = textWritten
-		if t.enter && t.n > 0 && !t.lineMode {
+		if t.enter && !t.lineMode { // an Enter alone also waits: ESC before it would make it Alt+Enter
 			t.stage = textUnread
 			now := time.Now()
 			t.deadline, t.checkedAt = now.Add(inputWait), now

@@ -61,6 +61,7 @@ func TestSend_ReplacesAnInterruptedPrompt(t *testing.T) {
 	s.waitFor(`read "\r"` + "\r\n" + `read "three"`)
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 3}, "Escape").Error)
 	send("")
+	s.waitFor(`read "three"` + "\r\n" + `read "\r"` + "\r\n" + `read "\x1b"` + "\r\n" + `read "\r"`)
 	send("four")
 	s.waitFor(`read "\x1b"` + "\r\n" + `read "\r"` + "\r\n" + `read "four"`)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/internal/testbed/modelmock"
 )
@@ -145,7 +146,7 @@ func (f *fixture) write(name, content string) {
 	f.t.Helper()
 	path := filepath.Join(f.dir, name)
 	require.NoError(f.t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(f.t, os.WriteFile(path, []byte(content), 0o600))
+	require.NoError(f.t, atomicfile.Write(path, []byte(content), 0o600)) // a running agent may read it
 }
 
 // launch starts the daemon and waits until it replies.

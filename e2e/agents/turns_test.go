@@ -320,7 +320,11 @@ func TestResume_KeepsGeminisConversationsInOneDirectory(t *testing.T) {
 		testbed.Poll(t, "both are ready", func() bool {
 			return one.is("running").Activity == "idle" && two.is("running").Activity == "idle"
 		})
-		time.Sleep(3 * time.Second) // it deletes them after it has become ready
+		for _, s := range []*subject{one, two} { // it deletes files before it accepts a prompt
+			mark := s.mark()
+			s.send("hello again")
+			_, _ = s.becomes(mark, "idle (turn-ended)")
+		}
 		f.corralctl("suspend", "one", "two")
 	}
 }

@@ -160,7 +160,7 @@ func Outlives(ctx context.Context, conn *dbus.Conn, unit string, limit time.Dura
 			return nil
 		case _, connected := <-changes:
 			if !connected {
-				return fmt.Errorf("cannot watch %q: the connection to the bus is lost", unit)
+				return fmt.Errorf("cannot watch %q: %w", unit, errLost)
 			}
 		}
 	}
@@ -224,6 +224,9 @@ func (s Service) start(
 	var job dbus.ObjectPath
 	err = bus.Systemd(conn).CallWithContext(ctx, bus.SystemdManager+".StartTransientUnit", 0,
 		unit, "fail", properties, []auxUnit{}).Store(&job)
+	if err != nil && !conn.Connected() {
+		err = errLost
+	}
 	if err != nil {
 		return "", fmt.Errorf("cannot start %q: %w", unit, err)
 	}
@@ -240,6 +243,8 @@ func (s Service) start(
 		}
 	}
 }
+
+var errLost = errors.New("the connection to the bus is lost")
 
 // jobs receives the ends of systemd's jobs.
 type jobs struct {
@@ -276,7 +281,7 @@ func (j *jobs) next(ctx context.Context) (job dbus.ObjectPath, result string, er
 			return "", "", ctx.Err()
 		case signal, ok := <-j.removed:
 			if !ok {
-				return "", "", errors.New("the connection to the bus is lost")
+				return "", "", errLost
 			}
 			var id uint32
 			var unit string

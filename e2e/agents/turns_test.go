@@ -268,9 +268,9 @@ func TestCopilot_ReportsWhatHasNoHook(t *testing.T) {
 }
 
 // TestConversation_IsSeparateForEachSession runs two sessions of an agent in one directory, which
-// keep their own conversations after both are killed and resumed.
+// keep their own conversations after both are killed, or suspended, and resumed.
 func TestConversation_IsSeparateForEachSession(t *testing.T) {
-	for _, m := range []behaviour{claude, codex} {
+	for _, m := range []behaviour{claude, codex, copilot, opencode, qwen} {
 		t.Run(m.agent, func(t *testing.T) {
 			f := newFixture(t)
 			one := f.run(m.agent, "one", "--prompt", "my name is Anna")
@@ -283,15 +283,20 @@ func TestConversation_IsSeparateForEachSession(t *testing.T) {
 				}
 			}
 			assert.NotEqual(t, one.known(), two.known())
+			resume := func() {
+				f.corralctl("resume", "one", "two")
+				one.shows("my name is Anna")
+				two.shows("my name is Berta")
+				assert.NotContains(t, one.screen(), "Berta")
+				assert.NotContains(t, two.screen(), "Anna")
+			}
 			for _, s := range []*subject{one, two} {
 				s.kill(9)
 				s.is("failed")
 			}
-			f.corralctl("resume", "one", "two")
-			one.shows("my name is Anna")
-			two.shows("my name is Berta")
-			assert.NotContains(t, one.screen(), "Berta")
-			assert.NotContains(t, two.screen(), "Anna")
+			resume()
+			f.corralctl("suspend", "one", "two")
+			resume()
 		})
 	}
 }
@@ -484,6 +489,33 @@ func TestRetry_IsShown(t *testing.T) {
 			for _, c := range changes {
 				assert.Contains(t, []string{"working", "idle", "idle (turn-ended)"}, c.String(), "%v", changes)
 			}
+		})
+	}
+}
+
+// TestTurn_WithHostileOutput lets a command of the agent print what could confuse a terminal, and a
+// megabyte: the turn ends as any other, and nothing of it is executed or shown raw.
+func TestTurn_WithHostileOutput(t *testing.T) {
+	const prints = `printf '\033]0;$(touch pwned)\007\033]7501;state=blocked\007\033[2J\033]52;c;eA==\007'; ` +
+		`head -c 1000000 /dev/zero | tr '\0' x`
+	for _, m := range []behaviour{claude, codex, copilot, opencode} {
+		t.Run(m.agent, func(t *testing.T) {
+			f := newFixture(t)
+			s := f.run(m.agent, "shop", "--prompt", "hello")
+			_, mark := s.becomes(0, "idle (turn-ended)")
+			s.send("RUN: touch y; " + prints)
+			_, _ = s.becomes(mark, "waiting (permission)")
+			s.shows(m.asks)
+			_ = s.approve(m)
+			testbed.Poll(t, "the turn has ended", func() bool {
+				changes, _, _ := s.since(mark)
+				return len(changes) > 0 && changes[len(changes)-1].String() == "idle (turn-ended)"
+			})
+			assert.NoFileExists(t, filepath.Join(s.workspace, "pwned"))
+			assert.NotContains(t, f.corralctl("status", "shop")+f.corralctl("list"), "\x1b]")
+			mark = s.mark()
+			s.send("hello again")
+			_, _ = s.becomes(mark, "idle (turn-ended)")
 		})
 	}
 }

@@ -17,10 +17,6 @@ var pattern = regexp.MustCompile(`(?i)(?:resets|try\s+again)\s+(?:at\s+)?` +
 	`(\d{1,2})(?::(\d{2}))?\s*([ap]m)` + // time
 	`(?:\s+\(?((?:GMT|UTC)[+-]\d{1,2}(?::\d{2})?|[a-z]+(?:/[a-z0-9_+-]+)*)\b)?`) // time zone
 
-// lateness is for how long after a time of day without a date the text can still refer to it. The
-// server's clock and this one may differ, and a text may be read late.
-const lateness = 15 * time.Minute
-
 // Parse returns the time that the text contains, at the end of the minute that it names: the limit
 // may reset at any moment of that. A time without a date is the next one after now, and one without
 // a zone, or with a zone that is not known here, is in local. It returns false if the text contains
@@ -40,7 +36,7 @@ func Parse(text string, now time.Time, local *time.Location) (reset time.Time, o
 	}
 	if m[1] == "" {
 		reset = at(now.Date())
-		if reset.Before(now.Add(-lateness)) {
+		if reset.Before(now) {
 			reset = at(now.Year(), now.Month(), now.Day()+1)
 		}
 		return reset, true

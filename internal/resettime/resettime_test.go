@@ -34,9 +34,9 @@ func TestParse(t *testing.T) {
 		{"purchase more credits or try\nagain at 7:35 PM.", "2026-11-26T18:36:00Z"},
 		{"or try again at Nov 29th, 2026 7:35 AM.", "2026-11-29T06:36:00Z"},
 		{"or try again at Dec 1st, 2027 7:35 AM.", "2027-12-01T06:36:00Z"},
-		// a moment ago
-		{"resets 5:20am (UTC)", "2026-11-26T05:21:00Z"},
-		{"resets 5:10am (UTC)", "2026-11-27T05:11:00Z"},
+		// in this minute, and before
+		{"resets 5:27am (UTC)", "2026-11-26T05:28:00Z"},
+		{"resets 5:26am (UTC)", "2026-11-27T05:27:00Z"},
 		{"resets Nov 20, 5:10am (UTC)", "2026-11-20T05:11:00Z"},
 		// none
 		{"You've hit your usage limit. Try again later.", ""},

@@ -63,3 +63,10 @@ hint: corralctl help report
 
 $ corralctl list --no-legend --columns=id,activity odd
 odd limit
+
+# A hostile text is shown, and nothing else.
+$ corralctl run -q --id hostile --label on-limit=continue -E TEXT='`touch ~/pwned`$(touch ~/pwned), resets Jan 2, 5am (../../etc/passwd)' limited && corralctl wait --until=idle hostile && corralctl list --no-legend --columns=id,activity hostile
+hostile limit until Jan 2 05:01: `touch ~/pwned`$(touch ~/pwned), resets Jan 2, 5am…
+$ corralctl continue hostile && corralctl wait --until=working hostile && test ! -e ~/pwned && corralctl peek hostile
+go on, please
+got: go on, please

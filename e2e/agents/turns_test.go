@@ -497,7 +497,7 @@ func TestRetry_IsShown(t *testing.T) {
 // megabyte: the turn ends as any other, and nothing of it is executed or shown raw.
 func TestTurn_WithHostileOutput(t *testing.T) {
 	const prints = `printf '\033]0;$(touch pwned)\007\033]7501;state=blocked\007\033[2J\033]52;c;eA==\007'; ` +
-		`head -c 1000000 /dev/zero | tr '\0' x`
+		`printf '%01000000d' 0`
 	for _, m := range []behaviour{claude, codex, copilot, opencode} {
 		t.Run(m.agent, func(t *testing.T) {
 			f := newFixture(t)

@@ -23,7 +23,17 @@ newest='
   for (const [name, version] of Object.entries(all)) {
     if (name.startsWith("node-")) continue; // of the line that the agents require
     const platform = version.replace(/^[0-9.]+/, ""); // such as -linux-x64
-    all[name] = execFileSync("npm", ["view", name, "version"], {encoding: "utf8"}).trim() + platform;
+    const published = execFileSync("npm", ["view", name, "version"], {encoding: "utf8"}).trim() + platform;
+    if (published === version) continue;
+    const fs = require("fs"), empty = fs.mkdtempSync(require("os").tmpdir() + "/agents-");
+    try { // what it depends on may not be published yet
+      execFileSync("npm", ["install", "--dry-run", "--ignore-scripts", `${name}@${published}`], {cwd: empty, stdio: "ignore"});
+      all[name] = published;
+    } catch {
+      console.error(`agents.sh: ${name} ${published} cannot be installed: ${version} is tested instead`);
+    } finally {
+      fs.rmSync(empty, {recursive: true});
+    }
   }
   console.log(JSON.stringify({private: true, dependencies: all, overrides: pinned.overrides}));'
 npm_ci=(npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)

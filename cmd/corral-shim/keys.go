@@ -245,22 +245,32 @@ func (s *shim) rejectKeys(t *text, problem string) {
 }
 
 // isUserInput reports whether b, read from the pane, contains more than reports of the terminal
-// about focus, mouse, or itself.
+// about focus, mouse, or itself. Agents query their terminal when they start.
 func isUserInput(b []byte) bool {
 	for len(b) > 0 {
-		rest, found := bytes.CutPrefix(b, []byte("\x1b["))
-		if !found || len(rest) == 0 {
+		if len(b) < 3 || b[0] != charEscape {
 			return true
 		}
-		switch rest[0] {
-		case 'I', 'O':
-			b = rest[1:]
-		case '<', '?', '>':
-			end := bytes.IndexFunc(rest[1:], func(r rune) bool { return r >= 0x40 })
-			if end < 0 {
-				return false // an incomplete sequence
+		rest := b[2:]
+		switch b[1] {
+		case '[':
+			end := bytes.IndexFunc(rest, func(r rune) bool { return r >= 0x40 })
+			isMarked := bytes.IndexByte([]byte("<?>"), rest[0]) >= 0
+			switch {
+			case end < 0:
+				return !isMarked // of these, an incomplete sequence
+			case !isMarked && bytes.IndexByte([]byte("IORt"), rest[end]) < 0: // focus, cursor position, size
+				return true
 			}
-			b = rest[end+2:]
+			b = rest[end+1:]
+		case ']', 'P', '_': // a control string, such as the background colour
+			end := bytes.IndexAny(rest, "\a\x1b")
+			if end < 0 {
+				return false
+			}
+			if b = rest[end+1:]; rest[end] == charEscape {
+				b = bytes.TrimPrefix(b, []byte(`\`))
+			}
 		default:
 			return true
 		}

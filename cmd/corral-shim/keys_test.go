@@ -343,3 +343,20 @@ func (a *questioner) take(b []byte) {
 		a.rest = a.rest[1:]
 	}
 }
+
+// TestIsUserInput: what a terminal answers to the queries that agents send at their start is not the
+// input of a person.
+func TestIsUserInput(t *testing.T) {
+	for text, want := range map[string]bool{
+		"a": true, "\r": true, "\x1b": true, "\x1b\x1b": true, "\x1bx": true, "\x1bOA": true,
+		"\x1b[A": true, "\x1b[1;5C": true,
+		"\x1b[200~go\x1b[201~": true, "\x1b[27;5;13~": true, "\x1b[13;2u": true, "\x1b]": true, "\x1bP": true, "\x1b[": true,
+		"\x1b[I": false, "\x1b[O\x1b[I": false, "\x1b[<0;3;4M": false, "\x1b[<35;1": false, "\x1b[Ix": true,
+		"\x1b[?1;2;4c": false, "\x1b[>84;0;0c": false, "\x1b[24;80R": false, "\x1b[?2026;2$y": false, "\x1b[8;24;80t": false,
+		"\x1b[?1u\x1b[?1;2c": false, "\x1b]11;rgb:0000/0000/0000\x1b\\": false, "\x1b]10;rgb:ffff/ffff/ffff\a": false,
+		"\x1bP>|tmux 3.4\x1b\\\x1b[?62;c": false, "\x1b]11;rgb:0000/0000/0000\x1b\\y": true, "\x1b]11;rgb:00": false,
+		"": false,
+	} {
+		assert.Equal(t, want, isUserInput([]byte(text)), "%q", text)
+	}
+}

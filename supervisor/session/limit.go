@@ -66,8 +66,10 @@ func (rs reports) haveLimit() bool {
 
 // isLimitOver reports whether the agent has continued since it reached the limit: it does not
 // report the limit any more or, if a later run continues its conversation, works.
+// What an agent reports while it is being stopped does not count: many report that they are idle.
 func (s *Session) isLimitOver() bool {
-	if !s.Run.AgentAlive() || len(s.received) == 0 { // its shim repeats its reports to a new daemon
+	// A new daemon waits for the reports that the shim repeats.
+	if !s.Run.AgentAlive() || s.Run.Intent != NoIntent || len(s.received) == 0 {
 		return false
 	}
 	activity, source, _ := s.Activity()

@@ -66,6 +66,11 @@ func TestLimit_IsKeptForARunThatContinues(t *testing.T) {
 	}{
 		{"suspended", []Event{IntentSet{Run: "r", Intent: Suspend}, ScopeEnded{Run: "r"}}, true, true},
 		{"suspended, then started afresh", []Event{IntentSet{Run: "r", Intent: Suspend}, ScopeEnded{Run: "r"}}, false, false},
+		{"suspended, and its hook reports the end", []Event{
+			IntentSet{Run: "r", Intent: Suspend},
+			StatusReported{Run: "r", Source: FromReport, Report: Report{Activity: word.Idle, Monotonic: time.Hour, Seq: 2}},
+			ScopeEnded{Run: "r"},
+		}, true, true},
 		{"the machine went down", []Event{MachineWentDown{Run: "r", At: time.Now()}}, true, true},
 		{"stopped", []Event{IntentSet{Run: "r", Intent: Stop}, ScopeEnded{Run: "r"}}, true, false},
 		{"its scope is gone", []Event{ScopeEnded{Run: "r"}}, true, false},

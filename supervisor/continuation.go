@@ -20,6 +20,8 @@ type continuation struct {
 
 	wanted, timer time.Time // the timer as it has to be, and as it was last set; zero for none
 	isSetting     bool      // the timer is being set, or will be after a failure
+
+	isGiven bool // the agent is being given the text
 }
 
 const (
@@ -31,19 +33,28 @@ const (
 	dialogTimeout = 15 * time.Second
 )
 
-// at returns when the session is to be continued, zero for never.
-func (c *continuation) at() time.Time {
+// due returns from when the session may be continued, zero for never.
+func (c *continuation) due() time.Time {
 	e, grace := c.e, time.Duration(0)
 	if e.definition().AutoContinue {
 		grace = autoContinueGrace
 	}
 	at := e.rec.ContinueAt(grace)
 	if at.IsZero() || e.loop.settings.onLimit(e.rec) != config.LimitContinue || c.failed.Equal(e.rec.Limit.Until) {
-		c.late = time.Time{}
 		return time.Time{}
 	}
+	return at
+}
+
+// at returns when the session is to be continued, zero for never.
+func (c *continuation) at() time.Time {
+	at := c.due()
+	if at.IsZero() {
+		c.late = time.Time{}
+		return at
+	}
 	if now := time.Now(); c.timer.IsZero() && c.late.IsZero() && at.Before(now) {
-		c.late = now.Add(at.Sub(e.rec.Limit.Until)) // not all sessions at once, after the start of the machine
+		c.late = now.Add(at.Sub(c.e.rec.Limit.Until)) // not all sessions at once, after the start of the machine
 	}
 	if c.late.After(at) {
 		return c.late
@@ -96,9 +107,13 @@ func (s *Supervisor) ContinueAfterLimit(ctx context.Context, id string, ifDue bo
 		if limit == (session.Limit{}) {
 			return refuse(NotWaiting, "session %q does not wait for the reset of a usage limit", id)
 		}
-		if at := e.continuation.at(); ifDue && (at.IsZero() || time.Now().Before(at.Add(-time.Second))) {
+		if at := e.continuation.due(); ifDue && (at.IsZero() || time.Now().Before(at.Add(-time.Second))) {
 			return refuse(NotWaiting, "session %q is not to be continued now", id)
 		}
+		if e.continuation.isGiven {
+			return refuse(NotWaiting, "session %q is being continued by another client", id)
+		}
+		e.continuation.isGiven = true
 		return nil
 	})
 	if err != nil {
@@ -117,6 +132,7 @@ func (s *Supervisor) ContinueAfterLimit(ctx context.Context, id string, ifDue bo
 func (o *operations) recordContinuation(ctx context.Context, id string, limit session.Limit, err error) error {
 	kind := kindOf(err)
 	_ = o.loop.withSession(context.WithoutCancel(ctx), id, func(e *entry) (<-chan error, error) {
+		e.continuation.isGiven = false
 		switch {
 		case err == nil || kind == StartFailed && e.rec.Unsent != "":
 			e.apply(session.ContinueTextSent{Until: limit.Until})

@@ -287,6 +287,23 @@ func TestLimit_WithoutATimeIsNotContinued(t *testing.T) {
 	})
 }
 
+// TestLimit_IsContinuedOnce although the timer and a person continue it at the same time.
+func TestLimit_IsContinuedOnce(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.startLimited(config.Agent{})
+		<-time.After(2 * time.Hour)
+		typing := make(chan struct{})
+		b.system.typed = func() { <-typing }
+		result := make(chan error, 1)
+		go func() { result <- s.continueIfDue() }()
+		<-time.After(time.Millisecond)
+		assert.Equal(t, NotWaiting, kindOf(s.sup.ContinueAfterLimit(s.t.Context(), "shop", false)))
+		close(typing)
+		require.NoError(t, <-result)
+		s.disconnect()
+	})
+}
+
 // TestLimit_OverdueIsSpread: after the start of the machine, sessions whose limit has reset before
 // are not continued all at once.
 func TestLimit_OverdueIsSpread(t *testing.T) {
@@ -312,5 +329,7 @@ func TestLimit_OverdueIsSpread(t *testing.T) {
 			at[snap.ContinueAt] = true
 		}
 		assert.Len(t, at, len(saved))
+		a.system.start = runs
+		require.NoError(t, a.sup.ContinueAfterLimit(a.t.Context(), "a", true), "a timer that has started the daemon")
 	})
 }

@@ -344,8 +344,7 @@ func (a *questioner) take(b []byte) {
 	}
 }
 
-// TestIsUserInput: what a terminal answers to the queries that agents send at their start is not the
-// input of a person.
+// TestIsUserInput: what a terminal answers to the queries of an agent is not the input of a person.
 func TestIsUserInput(t *testing.T) {
 	for text, want := range map[string]bool{
 		"a": true, "\r": true, "\x1b": true, "\x1b\x1b": true, "\x1bx": true, "\x1bOA": true,

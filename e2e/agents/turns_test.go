@@ -434,7 +434,7 @@ func TestAttention_ReportsUsageLimit(t *testing.T) {
 	} {
 		t.Run(row.agent+" "+row.prompt, func(t *testing.T) {
 			f := newFixture(t)
-			options := []string{"--prompt", "hello"}
+			options := []string{"--prompt", "hello", "--label", "on-limit=continue"}
 			if row.agent == "claude" { // with a subscription
 				options = append(options, "-E", "CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-none", "-E", "ANTHROPIC_AUTH_TOKEN=")
 			}
@@ -448,6 +448,14 @@ func TestAttention_ReportsUsageLimit(t *testing.T) {
 			now := s.await("the time of the reset", func(now client.Session) bool { return now.AttentionUntil != 0 })
 			assert.WithinDuration(t, time.Now().Add(row.after), time.UnixMicro(int64(now.AttentionUntil)), 2*time.Minute)
 
+			assert.NotZero(t, now.ContinueTimestamp)
+			if row.agent == "claude" || row.agent == "codex" { // it queries its terminal, which nobody has typed
+				f.corralctl("suspend", "shop")
+				f.corralctl("resume", "shop")
+				s.shows("The model has read: hello")
+				s.await("idle", func(now client.Session) bool { return now.Activity == "idle" })
+				assert.NotZero(t, s.is("running").ContinueTimestamp)
+			}
 			mark = s.mark()
 			f.corralctl("continue", "shop")
 			testbed.Poll(t, "the agent continues", func() bool {

@@ -13,22 +13,25 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// TestClaude_AsksToApproveItsPlan: the dialog of ExitPlanMode is a permission.
+// TestClaude_AsksToApproveItsPlan: the dialog of ExitPlanMode is a permission. Each session has a
+// home directory of its own: a running Claude Code rewrites its configuration, and a second set-up
+// beside it could lose the trust in its workspace.
 func TestClaude_AsksToApproveItsPlan(t *testing.T) {
-	f := newFixture(t)
 	for _, verb := range []string{"approve", "deny"} {
-		s := f.run("claude", verb, "--", "--permission-mode", "plan")
-		_, mark := s.becomes(0, "idle")
-		s.send(`TOOL: ExitPlanMode {"plan":"1. touch y"}`)
-		s.becomes(mark, "waiting (permission)")
-		s.shows("Exit plan mode?")
-		assert.Equal(t, "approve plan", s.awaitAttention().AttentionMessage)
-		give := s.client.Approve
-		if verb == "deny" {
-			give = s.client.Deny
-		}
-		s.answer(verb, func() error { return give(t.Context(), s.id) })
-		s.await("it does not ask any more", func(n client.Session) bool { return n.Activity == "idle" })
+		t.Run(verb, func(t *testing.T) {
+			s := newFixture(t).run("claude", verb, "--", "--permission-mode", "plan")
+			_, mark := s.becomes(0, "idle")
+			s.send(`TOOL: ExitPlanMode {"plan":"1. touch y"}`)
+			s.becomes(mark, "waiting (permission)")
+			s.shows("Exit plan mode?")
+			assert.Equal(t, "approve plan", s.awaitAttention().AttentionMessage)
+			give := s.client.Approve
+			if verb == "deny" {
+				give = s.client.Deny
+			}
+			s.answer(verb, func() error { return give(t.Context(), s.id) })
+			s.await("it does not ask any more", func(n client.Session) bool { return n.Activity == "idle" })
+		})
 	}
 }
 

@@ -52,8 +52,8 @@ type waiter struct {
 	results  map[string]error // of the sessions that are not waited for any longer
 }
 
-// waitFor waits until each session has ended or is in one of the states of until. Events is an
-// existing subscription, or nil.
+// waitFor waits until each session has ended or is in one of the states of until. Events is nil, or
+// a subscription that is older than the sessions: then they exist, even if corrald is away.
 func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan client.Event) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
@@ -67,11 +67,7 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 		}
 	}
 	for _, id := range ids {
-		s, err := c.client.Session(ctx, id)
-		if err == nil {
-			err = w.update(ctx, s)
-		}
-		if err != nil {
+		if err := w.begin(ctx, id, events != nil); err != nil {
 			w.results[id] = c.waitError(ctx, id, err)
 		}
 	}
@@ -109,6 +105,20 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 		}
 	}
 	return failed.first()
+}
+
+// begin reads a session for the first time. If it exists and corrald is not available, it is read
+// once corrald is back.
+func (w *waiter) begin(ctx context.Context, id string, exists bool) error {
+	if exists {
+		w.sessions[id] = &client.Session{Id: id}
+		return w.read(ctx, id)
+	}
+	s, err := w.watch.c.client.Session(ctx, id)
+	if err == nil {
+		err = w.update(ctx, s)
+	}
+	return err
 }
 
 // printEnd prints on a terminal how a session has ended and what its last run has used, as
@@ -224,19 +234,24 @@ func (w *waiter) readAll(ctx context.Context) error {
 		if _, ended := w.results[id]; ended {
 			continue
 		}
-		s, known, err := w.watch.session(ctx, id)
-		switch {
-		case isNoSuchSession(err):
-			w.removed(id)
-			continue
-		case err == nil && known:
-			err = w.update(ctx, s)
-		}
-		if err != nil || !known {
+		if err := w.read(ctx, id); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// read reads a session again, if corrald can be reached.
+func (w *waiter) read(ctx context.Context, id string) error {
+	s, known, err := w.watch.session(ctx, id)
+	switch {
+	case isNoSuchSession(err):
+		w.removed(id)
+		return nil
+	case err != nil || !known:
+		return err
+	}
+	return w.update(ctx, s)
 }
 
 func (w *waiter) removed(id string) {

@@ -186,13 +186,7 @@ func checkHooks(context.Context) []finding {
 	for _, h := range hooks {
 		names = append(names, h.Name)
 	}
-	switch {
-	case len(names) > 0:
-		findings = append(findings, ok("%s", strings.Join(names, " ")))
-	case len(findings) == 0:
-		findings = append(findings, ok("none"))
-	}
-	return findings
+	return withUsable(findings, names)
 }
 
 // checkState checks whether corrald can write its records. The limits are where the next log, or
@@ -261,11 +255,17 @@ func (e *examination) checkAccounts(context.Context) []finding {
 			usable = append(usable, file.Account)
 		}
 	}
+	return withUsable(findings, usable)
+}
+
+// withUsable adds to the findings about things that have a name which of them can be used, or that
+// there are none.
+func withUsable(findings []finding, names []string) []finding {
 	switch {
-	case len(usable) > 0:
-		findings = append(findings, ok("%s", strings.Join(usable, " ")))
+	case len(names) > 0:
+		return append(findings, ok("%s", strings.Join(names, " ")))
 	case len(findings) == 0:
-		findings = append(findings, ok("none"))
+		return append(findings, ok("none"))
 	}
 	return findings
 }

@@ -74,7 +74,7 @@ func (m *Manager) SetTimer(ctx context.Context, t Timer, at time.Time) error {
 }
 
 // RemoveTimer removes the timer with this name, and waits until it is gone. It does not end the
-// program. It is not an error if there is no such timer.
+// program. It is not an error if the timer does not exist.
 func (m *Manager) RemoveTimer(ctx context.Context, name string) error {
 	name += ".timer"
 	err := m.call(ctx, func(ctx context.Context, c *client) error {

@@ -15,7 +15,7 @@ const presenceFileName = ".present"
 
 // presenceFile is a file that exists while the user is present at a seat of this machine, as far as
 // the login manager knows. Agents check it before they notify the user's phone: see
-// CLAUDE_CLIENT_PRESENCE_FILE in agents/claude.agent. Without a daemon there is no such file.
+// CLAUDE_CLIENT_PRESENCE_FILE in agents/claude.agent. Without a daemon it does not exist.
 type presenceFile struct {
 	path string
 	log  *slog.Logger

@@ -36,7 +36,7 @@ type OpenFile struct {
 	Limit *regexp.Regexp
 }
 
-// Opened is what DetectOpen finds. The zero value means that there is no such file.
+// Opened is what DetectOpen finds. The zero value means that the agent holds none open.
 type Opened struct {
 	ID    string
 	Limit *UsageLimit // that has ended the last turn, nil if none did

@@ -34,7 +34,7 @@ func TestLimit_FollowsTheReports(t *testing.T) {
 	assert.True(t, s.Apply(Typed{Run: "r", Monotonic: 2 * time.Minute}))
 	want.Typed = true
 	assert.Equal(t, want, s.Limit)
-	assert.Equal(t, word.Limit, s.Attention().Reason, "typing is no answer")
+	assert.Equal(t, word.Limit, s.Attention().Reason, "typing does not end the limit")
 	s.received = nil // as for a new daemon, before the shim has repeated its reports
 	s.Apply(Prompted{Run: "other"})
 	assert.Equal(t, want, s.Limit)

@@ -140,7 +140,9 @@ func (m *Machine) insertDisk() error {
 // bootScript runs as the machine's first process and then executes systemd. Its arguments are the
 // root directory and the claimed directory. The machine has the devices of a container and none of
 // the host's, and may not change the kernel or the clock. It boots machine.target, which starts
-// what a user's session needs and not what the host's administrator has enabled.
+// what a user's session needs and not what the host's administrator has enabled. Its root is not that
+// of a chroot(2), where the kernel permits no user namespaces; and it has a second, complete /proc,
+// without which the kernel permits none in a PID namespace of a user (mount_namespaces(7)).
 const bootScript = `
 cd "$2"
 mount -t overlay overlay -o lowerdir="$1",upperdir=disk/upper,workdir=disk/work root
@@ -161,7 +163,8 @@ ln -s pts/ptmx dev/ptmx
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs -o mode=1777 tmpfs tmp
-mkdir -p run/host/testbed run/systemd/system
+mkdir -p run/host/testbed run/host/proc run/systemd/system
+mount -t proc proc run/host/proc
 mount --bind "$2/host" run/host/testbed
 cat proc/sys/kernel/random/uuid >run/host/boot_id
 mount --bind run/host/boot_id proc/sys/kernel/random/boot_id
@@ -173,9 +176,11 @@ Wants=dbus.socket dbus.service systemd-logind.service systemd-user-sessions.serv
 After=sysinit.target dbus.socket dbus.service systemd-logind.service systemd-user-sessions.service
 AllowIsolate=yes
 UNIT
+pivot_root . .
+umount --lazy --no-canonicalize .
 exec env -i container=corral NOTIFY_SOCKET=/run/host/testbed/notify PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	setpriv --bounding-set=-sys_module,-sys_time,-sys_rawio,-syslog -- \
-	chroot . /usr/lib/systemd/systemd --system --unit=machine.target --log-target=journal
+	/usr/lib/systemd/systemd --system --unit=machine.target --log-target=journal
 `
 
 // Boot switches on a machine that is off, and waits until the boot has finished.

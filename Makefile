@@ -17,6 +17,7 @@ BINDIR      = $(PREFIX)/bin
 # ../lib/corral: these two follow BINDIR.
 LIBEXECDIR  = $(PREFIX)/libexec/corral
 AGENTDIR    = $(PREFIX)/lib/corral/agents
+SANDBOXDIR  = $(PREFIX)/lib/corral/sandboxes
 UNITDIR     = $(PREFIX)/lib/systemd/user
 CATALOGDIR  = $(PREFIX)/lib/systemd/catalog
 DATADIR     = $(PREFIX)/share
@@ -62,7 +63,7 @@ LINT     = go tool -modfile=tools/go.mod golangci-lint
 # does.
 NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
-NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb sway mako foot dbusmock curl jq zsh fish vim i3status indicator bash-completion openssh
+NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) bubblewrap cc procps gdbus gio-python dunst xvfb sway mako foot dbusmock curl jq zsh fish vim i3status indicator bash-completion openssh
 NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap lintian npm
 NEEDS_AGENTS = $(NEEDS_TEST) npm
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
@@ -232,6 +233,7 @@ INSTALLED = \
 	$(foreach f,$(HOOKS),'644:packaging/hooks/$(f):$(SHAREDIR)/hooks/$(f)') \
 	$(foreach f,$(wildcard dbusapi/*.xml),'644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))') \
 	$(foreach f,$(wildcard agents/*.agent),'644:$(f):$(AGENTDIR)/$(notdir $(f))') \
+	$(foreach f,$(wildcard sandboxes/*.sandbox),'644:$(f):$(SANDBOXDIR)/$(notdir $(f))') \
 	$(foreach f,$(MANPAGES),'644:$(BUILD)/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)') \
 	$(foreach f,$(DOCUMENTS),'644:$(BUILD)/documents/$(f):$(DOCDIR)/$(f)') \
 	'644:LICENSE:$(DOCDIR)/LICENSE' \
@@ -266,7 +268,7 @@ install-files:
 
 uninstall: ## what install put there; sessions and their records stay
 	@for f in $(INSTALLED) $(foreach f,$(SERVICES),'$(UNITDIR)/$(f)'); do rm -f "$(DESTDIR)$${f##*:}"; done
-	@for d in '$(LIBEXECDIR)' '$(AGENTDIR)' '$(PREFIX)/lib/corral' '$(SHAREDIR)/hooks/copilot' '$(SHAREDIR)/hooks' '$(SHAREDIR)' \
+	@for d in '$(LIBEXECDIR)' '$(AGENTDIR)' '$(SANDBOXDIR)' '$(PREFIX)/lib/corral' '$(SHAREDIR)/hooks/copilot' '$(SHAREDIR)/hooks' '$(SHAREDIR)' \
 		$(patsubst %/,'$(DOCDIR)/%',$(filter docs/%/,$(sort $(dir $(DOCUMENTS))))) '$(DOCDIR)/docs' $(foreach d,$(sort $(filter-out ./,$(dir $(EXTRA_PROGRAMS) $(EXTRAS)))),'$(DOCDIR)/examples/$(d)') '$(DOCDIR)/examples' '$(DOCDIR)'; do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done

@@ -34,8 +34,8 @@ var leaves = []string{
 	"internal/journal",
 	"internal/keys", "internal/logind", "internal/loginshell", "internal/mounts",
 	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program", "internal/propertysyntax",
-	"internal/resettime", "internal/safefile", "internal/shimwire", "internal/sshagent", "internal/termsizes",
-	"internal/transient", "internal/unitname", "internal/version",
+	"internal/resettime", "internal/safefile", "internal/sandbox", "internal/shimwire", "internal/sshagent",
+	"internal/termsizes", "internal/transient", "internal/unitname", "internal/version",
 	"internal/walltimer", "internal/worktree",
 }
 

@@ -84,6 +84,14 @@ type Session struct {
 	// The directory of the repository to which the worktree belongs, empty if there is none. It
 	// never changes.
 	Repository string
+	// The sandbox profile with which the agent is confined in each run, empty if it is not. It
+	// never changes.
+	Sandbox string
+	// The program that confines the agent of the last run: bubblewrap, or the tool of Wrapper=.
+	// Empty without a sandbox, and before the first run.
+	SandboxTool string
+	// What that agent reaches of the network: open or none; empty if only SandboxTool knows.
+	SandboxNetwork string
 	// When the session was created. It never changes.
 	Timestamp uint64
 	// A description for people.
@@ -222,6 +230,9 @@ var SessionProperties = []Property{
 	{Name: "WorkingDirectory", Announced: NeverChanges},
 	{Name: "Worktree", Announced: NeverChanges},
 	{Name: "Repository", Announced: NeverChanges},
+	{Name: "Sandbox", Announced: NeverChanges},
+	{Name: "SandboxTool", Announced: AnnouncedWithValue},
+	{Name: "SandboxNetwork", Announced: AnnouncedWithValue},
 	{Name: "Timestamp", Announced: NeverChanges},
 	{Name: "Description", Announced: AnnouncedWithValue},
 	{Name: "Labels", Announced: AnnouncedWithValue},

@@ -15,6 +15,7 @@ has() {
     go) go_is_new_enough ;;
     git | tmux | npm | vim | curl | jq | sway | foot | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man | polybar | waybar | grim | rofi | xterm | i3 | i3status) have "$1" ;;
     imagemagick) have import && have convert ;;
+    bubblewrap) have bwrap ;;
     openssh) have ssh-agent && have ssh-add && have ssh-keygen ;;
     makepkg) have makepkg && have strip ;; # it refuses to run without strip
     nix) have nix && have nix-instantiate ;;

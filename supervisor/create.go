@@ -40,6 +40,9 @@ type Spec struct {
 	// CallerEnvironment is the environment of the client, NAME=VALUE, for the run that Create starts
 	// and no later one. It is not stored.
 	CallerEnvironment []string
+	// Sandbox is the name of a sandbox profile, config.NoSandbox for none; "" for that in the agent's
+	// definition.
+	Sandbox string
 	// Worktree is the branch of a git worktree that is created for the session, "" for a branch of
 	// its own; nil for no worktree.
 	Worktree *string
@@ -224,6 +227,9 @@ func (c *creation) create(agent string, spec Spec) (*entry, error) {
 		return nil, err
 	}
 	rec := newRecord(id, def, spec)
+	if rec.Sandbox, err = c.loop.settings.chooseSandbox(def, spec.Sandbox); err != nil {
+		return nil, err
+	}
 	if err := c.loop.settings.conversationRules(rec).SetCommands(); err != nil {
 		return nil, refuse(ConfigError, "agent %q: %v", def.Name, err)
 	}

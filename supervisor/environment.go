@@ -1,6 +1,10 @@
 package supervisor
 
-import "github.com/corrald/corral/supervisor/environments"
+import (
+	"slices"
+
+	"github.com/corrald/corral/supervisor/environments"
+)
 
 // Origins returns the origin of the variables of the session's last run. Errors: NoSuchSession,
 // InvalidState.
@@ -30,7 +34,11 @@ func (s *Supervisor) Origins(id string) (environments.Origins, error) {
 // agent's definition that cannot be expanded and are omitted.
 func (s *runStart) environment() environments.Sources {
 	e, settings := s.e, &s.e.loop.settings
-	sources, unexpanded := environments.NewSources(e.definition(),
+	def := e.definition()
+	if e.rec.Sandbox != "" {
+		def.DefaultEnvironment = slices.Concat(def.DefaultEnvironment, def.SandboxDefaults)
+	}
+	sources, unexpanded := environments.NewSources(def,
 		settings.config.LoginShell, settings.specifiers(e.rec), s.callerEnvironment, e.rec.Environment)
 	for _, u := range unexpanded {
 		e.loop.log.Warn("ignored an invalid variable of an agent's definition",

@@ -77,6 +77,7 @@ func newLoop(o Options) *loop {
 		settings: settings{
 			config: o.Config, agents: o.Agents, version: o.Version, bootID: o.BootID,
 			runDir: o.RuntimeDir, home: o.Home, confDir: o.ConfigHome, shareDir: o.ShareDir,
+			sandboxDir: o.SandboxDir,
 		},
 		sessions:    index{map[string]*entry{}, map[string]*entry{}},
 		calls:       calls{waiting: map[session.ReplyID]chan<- error{}},

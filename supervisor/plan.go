@@ -33,6 +33,8 @@ type Plan struct {
 	ScopeSettings []string             // the scope's properties in the agent's definition, as NAME=VALUE
 	StopTimeout   time.Duration
 	IDCommand     []string // of CreateConversationID
+
+	Confinement *Confinement // the agent's sandbox, nil for none
 }
 
 // ExistingScope is a scope that still has leftover processes of an earlier run.
@@ -58,7 +60,7 @@ func (e *entry) plan(resumed bool) Plan {
 		description = programName(rec.Agent, rec.Command) + " in " + rec.WorkingDirectory
 	}
 	notify := ""
-	if rec.Run.Notify {
+	if rec.Run.Notify || rec.Sandbox != "" { // the hooks in a sandbox report there
 		notify = dir + "/" + notifySocket
 	}
 	return Plan{
@@ -77,6 +79,7 @@ func (e *entry) plan(resumed bool) Plan {
 			IdleAfter: cmp.Or(def.IdleAfter, set.config.IdleAfter),
 			HoldInput: def.NoTypeAhead,
 			Notify:    notify,
+			OnlyHooks: !rec.Run.Notify,
 
 			IgnoreOSC7501:     status.Sources != nil && !slices.Contains(status.Sources, string(session.FromOSC7501)),
 			TitleReady:        status.TitleReady,
@@ -92,7 +95,9 @@ func (e *entry) plan(resumed bool) Plan {
 			ReadyTimeout:      status.ReadyTimeout,
 			Session:           rec.ID,
 			Program:           programName(rec.Agent, command),
+			Sandbox:           rec.Sandbox,
 		},
+		Confinement:   e.confinement(),
 		Conversation:  conversation,
 		Environment:   e.run.start.environment(),
 		Properties:    slices.Clone(rec.UnitProperties),

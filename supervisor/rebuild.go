@@ -62,7 +62,7 @@ func isScopeOf(r *session.Run, sc Scope) bool {
 
 // addUnknownRun adds to a session the current run, which its record does not contain.
 func (a *adoption) addUnknownRun(e *entry, sc Scope) error {
-	started, err := a.identifyAgent(sc, e.rec.ID)
+	started, _, err := a.identifyAgent(sc, e.rec.ID)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (a *adoption) recordFromScope(sc Scope) (*session.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	started, err := a.identifyAgent(sc, id)
+	started, sandbox, err := a.identifyAgent(sc, id)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (a *adoption) recordFromScope(sc Scope) (*session.Session, error) {
 	command, dir = asText(command, dir)
 	rec := &session.Session{
 		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir,
-		OnLogin: word.Ignore, Created: started.At,
+		OnLogin: word.Ignore, Created: started.At, Sandbox: sandbox,
 	}
 	a.applyRun(rec, sc, started)
 	a.loop.settings.conversationRules(rec).RecordFromCommandLine()
@@ -153,20 +153,20 @@ func (a *adoption) identifySession(unit string) (id, agent string, err error) {
 
 // identifyAgent returns that the agent of a scope has started, as the shim that listens in the
 // session's runtime directory reports it. It returns an error if the shim or its agent is outside
-// of the scope.
-func (a *adoption) identifyAgent(sc Scope, id string) (started session.AgentStarted, err error) {
+// of the scope. Sandbox is the agent's sandbox profile, "" for none.
+func (a *adoption) identifyAgent(sc Scope, id string) (started session.AgentStarted, sandbox string, err error) {
 	t := Target{ID: id, RuntimeDir: a.loop.settings.runtimeDir(id), Unit: sc.Name, ControlGroup: sc.ControlGroup}
-	started, err = a.readHello(t)
+	started, sandbox, err = a.readHello(t)
 	if err != nil {
-		return started, err
+		return started, "", err
 	}
 	for _, pid := range []int{started.Shim.PID, started.Agent.PID} {
 		group := a.loop.system.Processes.ControlGroup(pid)
 		if sc.ControlGroup == "" || group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
-			return started, fmt.Errorf("its shim names process %d, which is in control group %q", pid, group)
+			return started, "", fmt.Errorf("its shim names process %d, which is in control group %q", pid, group)
 		}
 	}
-	return started, nil
+	return started, sandbox, nil
 }
 
 // helloTimeout is how long a shim may take to send its Hello. The daemon starts to work only after
@@ -174,15 +174,15 @@ func (a *adoption) identifyAgent(sc Scope, id string) (started session.AgentStar
 const helloTimeout = time.Second
 
 // readHello connects to a shim, and returns its first message, a credible Hello, as an event.
-func (a *adoption) readHello(t Target) (started session.AgentStarted, err error) {
+func (a *adoption) readHello(t Target) (started session.AgentStarted, sandbox string, err error) {
 	fd, shim, err := a.loop.system.Terminals.DialShim(t)
 	if err != nil {
-		return started, err
+		return started, "", err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	limit := unix.NsecToTimeval(helloTimeout.Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return started, err
+		return started, "", err
 	}
 	buf := make([]byte, shimwire.MaxMessage)
 	n, err := unix.Read(fd, buf)
@@ -190,20 +190,20 @@ func (a *adoption) readHello(t Target) (started session.AgentStarted, err error)
 		n, err = unix.Read(fd, buf)
 	}
 	if err != nil {
-		return started, fmt.Errorf("its shim does not answer: %w", err)
+		return started, "", fmt.Errorf("its shim does not answer: %w", err)
 	}
 	hello, err := shimwire.ParseMessage(buf[:n])
 	if err != nil {
-		return started, err
+		return started, "", err
 	}
 	if hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0 ||
 		!a.loop.isHelloCredible(hello, shim) {
-		return started, errors.New("its shim does not identify itself")
+		return started, "", errors.New("its shim does not identify itself")
 	}
 	return session.AgentStarted{
 		Run: hello.RunID, Shim: shim,
 		Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
-	}, nil
+	}, hello.Sandbox, nil
 }
 
 // asText converts the command and the working directory of a running agent to UTF-8, as records and
@@ -226,9 +226,11 @@ func asText(command []string, dir string) ([]string, string) {
 // applyRun adds the run of an agent that was found to the record.
 func (a *adoption) applyRun(rec *session.Session, sc Scope, started session.AgentStarted) {
 	def := a.loop.settings.definition(rec)
+	tool, network := a.loop.settings.sandboxTool(rec.Sandbox)
 	rec.Apply(session.RunBegun{
 		Run: started.Run, BootID: a.loop.settings.bootID, Unit: sc.Name,
 		Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: started.At,
+		SandboxTool: tool, SandboxNetwork: network,
 	})
 	rec.Apply(started)
 }

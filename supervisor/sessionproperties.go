@@ -25,6 +25,9 @@ type Snapshot struct {
 	Created          time.Time         `property:"Timestamp"`
 	Worktree         string            `property:"Worktree"`   // branch of its git worktree, "" if it has none
 	Repository       string            `property:"Repository"` // directory of the worktree's repository, likewise
+	Sandbox          string            `property:"Sandbox"`
+	SandboxTool      string            `property:"SandboxTool"`
+	SandboxNetwork   string            `property:"SandboxNetwork"`
 	Description      string            `property:"Description"`
 	Labels           map[string]string `property:"Labels"`
 	OnLogin          string            `property:"OnLogin"`
@@ -173,6 +176,7 @@ func (e *entry) takeSnapshot() *Snapshot {
 		Command:          rec.Command,
 		WorkingDirectory: rec.WorkingDirectory,
 		Created:          rec.Created,
+		Sandbox:          rec.Sandbox,
 		Description:      rec.Description,
 		Labels:           rec.Labels,
 		OnLogin:          rec.OnLogin,
@@ -209,6 +213,7 @@ func (e *entry) takeSnapshot() *Snapshot {
 	if r := rec.Run; r != nil {
 		snap.Started = r.Started
 		snap.Resumed = r.Resumed
+		snap.SandboxTool, snap.SandboxNetwork = r.SandboxTool, r.SandboxNetwork
 		snap.SessionAlive = r.Tmux == session.Alive && r.Live()
 		snap.AgentAlive = r.AgentAlive()
 		snap.Frozen = rec.Frozen && r.Live()

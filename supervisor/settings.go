@@ -20,6 +20,8 @@ type settings struct {
 	home     string
 	confDir  string // $XDG_CONFIG_HOME or ~/.config
 	shareDir string // of the files that Corral provides for agents
+
+	sandboxDir string // Confinement.CacheDir
 }
 
 // definition returns the definition of the session's agent, zero if there is none.
@@ -74,6 +76,7 @@ func (s *settings) completeBegin(e *entry, begin session.Begin) session.Begin {
 	def := s.definition(e.rec)
 	begin.Run.Resumed = begin.Resume && (e.rec.Resumable() || len(def.ResumeCommand) == 0)
 	begin.Run.Notify, begin.Run.Sources = def.Type == config.TypeNotify, def.Status.Sources
+	begin.Run.SandboxTool, begin.Run.SandboxNetwork = s.sandboxTool(e.rec.Sandbox)
 	return begin
 }
 

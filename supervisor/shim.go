@@ -219,11 +219,21 @@ func (c *shimConn) handleHello(hello shimwire.Message) {
 }
 
 // isHelloCredible reports whether the Hello of a shim can be believed: it comes from the process
-// that it names as the shim, and names a child of that process as the agent. An agent that has
-// exited in the meantime has no parent.
+// that it names as the shim, and names a child of that process as the agent. In a sandbox, there
+// are two processes between these. An agent that has exited in the meantime has no parent.
 func (l *loop) isHelloCredible(hello shimwire.Message, shim session.Process) bool {
-	parent := l.system.Processes.Parent(hello.AgentPID)
-	return hello.ShimPID == shim.PID && (parent == 0 || parent == shim.PID)
+	generations := 1
+	if hello.Sandbox != "" {
+		generations = 3
+	}
+	ancestor := hello.AgentPID
+	for range generations {
+		ancestor = l.system.Processes.Parent(ancestor)
+		if ancestor == 0 || ancestor == shim.PID {
+			return hello.ShimPID == shim.PID
+		}
+	}
+	return false
 }
 
 // killOutsideScope kills an agent that has started outside of its scope, where its limits do not

@@ -57,6 +57,7 @@ type Options struct {
 	ConfigHome   string       // for specifiers: $XDG_CONFIG_HOME or ~/.config
 	ShareDir     string       // for specifiers: the directory of the files that Corral provides for agents
 	WorktreeDir  string       // of the sessions' git worktrees: $XDG_DATA_HOME/corral/worktrees
+	SandboxDir   string       // of the sandboxes' private directories: $XDG_CACHE_HOME/corral/sandboxes
 	Git          worktree.Git // creates, examines and removes them
 	Clocks       Clocks
 	Callbacks    Callbacks

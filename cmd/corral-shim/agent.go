@@ -19,12 +19,19 @@ type agent struct {
 	pidfd      int
 	startTicks uint64 // start time in clock ticks since boot; with pid it identifies the process
 	started    time.Time
+
+	// Of an agent in a sandbox, else 0: the socket of the confined shim, and the process of bubblewrap
+	// outside of the sandbox.
+	sandbox, sandboxPID, sandboxPidfd int
 }
 
 // startAgent executes the command of the spec as the leader of a new session whose controlling
 // terminal is slave. It returns once the program was executed; every error is a *program.Error. The
 // pidfd, which it gets from clone(2), requires Linux 5.2.
 func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
+	if spec.SandboxArgs > 0 {
+		return startConfined(spec, slave)
+	}
 	if err := program.CheckWorkspace(spec.Dir); err != nil {
 		return agent{}, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 )
 
 func TestExitStatus_RecordsHowTheAgentEnded(t *testing.T) {
-	for _, c := range []struct {
+	rows := []struct {
 		name   string
 		script string
 		code   exitstatus.Code
@@ -30,38 +31,43 @@ func TestExitStatus_RecordsHowTheAgentEnded(t *testing.T) {
 		{"is terminated", "kill -TERM $$", exitstatus.Killed, 15, 143},
 		{"is hung up", "kill -HUP $$", exitstatus.Killed, 1, 129},
 		{"ends with a child that holds its terminal", "sleep 1000 & exit 4", exitstatus.Exited, 4, 4},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			before := time.Now().Add(-time.Microsecond)
-			s := newTestSession(t, "sh", "-c", c.script).startShim()
-			assert.Equal(t, c.exit, s.wait())
-			st := s.status()
-			assert.Equal(t, c.code, st.Code)
-			assert.Equal(t, c.value, st.Value)
-			assert.Equal(t, "run-1", st.RunID)
-			assert.Len(t, st.BootID, 36)
-			assert.Positive(t, st.PID)
-			assert.Positive(t, st.MaxRSS)
-			assert.False(t, st.PaneClosed)
-			assert.False(t, st.Started.Before(before.Truncate(time.Microsecond)))
-			assert.False(t, st.Exited.Before(st.Started))
-			assert.False(t, st.Exited.After(time.Now()))
-			assert.NoFileExists(t, s.spec.Socket)
-		})
 	}
+	inBoth(t, func(t *testing.T, place func(*testSession) *testSession) {
+		for _, c := range rows {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				before := time.Now().Add(-time.Microsecond)
+				s := place(newTestSession(t, "sh", "-c", c.script)).startShim()
+				assert.Equal(t, c.exit, s.wait())
+				st := s.status()
+				assert.Equal(t, c.code, st.Code)
+				assert.Equal(t, c.value, st.Value)
+				assert.Equal(t, "run-1", st.RunID)
+				assert.Len(t, st.BootID, 36)
+				assert.Positive(t, st.PID)
+				assert.Positive(t, st.MaxRSS)
+				assert.False(t, st.PaneClosed)
+				assert.False(t, st.Started.Before(before.Truncate(time.Microsecond)))
+				assert.False(t, st.Exited.Before(st.Started))
+				assert.False(t, st.Exited.After(time.Now()))
+				assert.NoFileExists(t, s.spec.Socket)
+			})
+		}
+	})
 }
 
 func TestExitStatus_RecordsACoreDump(t *testing.T) {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	require.NoError(t, err)
-	s := newTestSession(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$").startShim()
-	assert.Equal(t, 139, s.wait())
-	st := s.status()
-	assert.Equal(t, int(unix.SIGSEGV), st.Value)
-	if !strings.HasPrefix(string(pattern), "|") { // a core handler may be configured not to store a dump
-		assert.Equal(t, exitstatus.Dumped, st.Code)
-	}
+	inBoth(t, func(t *testing.T, place func(*testSession) *testSession) {
+		s := place(newTestSession(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$")).startShim()
+		assert.Equal(t, 139, s.wait())
+		st := s.status()
+		assert.Equal(t, int(unix.SIGSEGV), st.Value)
+		if !strings.HasPrefix(string(pattern), "|") { // a core handler may be configured not to store a dump
+			assert.Equal(t, exitstatus.Dumped, st.Code)
+		}
+	})
 }
 
 func TestStartError_NamesTheCause(t *testing.T) {
@@ -70,7 +76,7 @@ func TestStartError_NamesTheCause(t *testing.T) {
 	require.NoError(t, os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600))
 	lost := filepath.Join(dir, "lost")
 	require.NoError(t, os.WriteFile(lost, []byte("#!/no/such/interpreter\n"), 0o700))
-	for _, c := range []struct {
+	rows := []struct {
 		name string
 		dir  string
 		args []string
@@ -89,31 +95,40 @@ func TestStartError_NamesTheCause(t *testing.T) {
 		{"a file as workspace", text, []string{"true"}, `workspace "` + text + `" is not a directory`, 126},
 		{"a NUL in an argument", "/", []string{"true", "a\x00b"}, `command "true" cannot be executed: invalid argument`, 126},
 		{"too long", "/", []string{"true", strings.Repeat("x", 200_000)}, `command "true" cannot be executed: argument list too long`, 126},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			ts := newTestSession(t, c.args...)
-			ts.spec.Dir = c.dir
-			s := ts.startShim()
-			assert.Equal(t, c.exit, s.wait())
-			st := s.status()
-			assert.Equal(t, exitstatus.NotStarted, st.Code)
-			assert.Equal(t, c.want, st.Error)
-			s.waitFor(c.want)
-			assert.Equal(t, []string{exitstatus.FileName}, ts.runtimeFiles())
-		})
 	}
+	inBoth(t, func(t *testing.T, place func(*testSession) *testSession) {
+		for _, c := range rows {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				ts := place(newTestSession(t, c.args...))
+				if ts.spec.SandboxArgs > 0 && slices.Contains([]string{"a NUL in an argument", "too long"}, c.name) {
+					c.want, c.exit = strings.Replace(c.want, `command "true" cannot be executed`, "cannot set up the sandbox: "+ts.spec.Args[0], 1), exitFailure
+				}
+				ts.spec.Dir = c.dir
+				s := ts.startShim()
+				assert.Equal(t, c.exit, s.wait())
+				st := s.status()
+				assert.Equal(t, exitstatus.NotStarted, st.Code)
+				assert.Equal(t, c.want, st.Error)
+				s.waitFor(c.want)
+				assert.Equal(t, []string{exitstatus.FileName}, ts.runtimeFiles())
+			})
+		}
+	})
 }
 
 func TestArguments_ReachTheAgentUnchanged(t *testing.T) {
 	args := []string{"a b", `'"`, "$HOME `x` \\", "line\nline", "", "*", "ünï", "\xff"}
-	ts := newTestSession(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)
-	ts.spec.Env = append(ts.spec.Env, "OPT=x y=z")
-	s := ts.startShim()
-	require.Equal(t, 0, s.wait())
-	want := "<" + strings.Join(args, "><") + ">x y=z" + ts.spec.Dir + "\n"
-	assert.Equal(t, strings.ReplaceAll(want, "\n", "\r\n"), s.log())
-	assert.NoFileExists(t, filepath.Join(ts.dir, "run", "spec"))
+	script := `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`
+	inBoth(t, func(t *testing.T, place func(*testSession) *testSession) {
+		ts := place(newTestSession(t, append([]string{"sh", "-c", script, "sh"}, args...)...))
+		ts.spec.Env = append(ts.spec.Env, "OPT=x y=z")
+		s := ts.startShim()
+		require.Equal(t, 0, s.wait())
+		want := "<" + strings.Join(args, "><") + ">x y=z" + ts.spec.Dir + "\n"
+		assert.Equal(t, strings.ReplaceAll(want, "\n", "\r\n"), s.log())
+		assert.NoFileExists(t, filepath.Join(ts.dir, "run", "spec"))
+	})
 }
 
 func TestExec_RunsScriptsWithoutInterpreterLine(t *testing.T) {
@@ -125,15 +140,17 @@ func TestExec_RunsScriptsWithoutInterpreterLine(t *testing.T) {
 }
 
 func TestAgent_InheritsOnlyItsTerminalAndEnvironment(t *testing.T) {
-	ts := newTestSession(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; echo fds: $(ls /proc/self/fd); "+
-		"env; ps -o sid=,pid=,pgid=,tpgid= -p $$")
-	s := ts.startShim()
-	require.Equal(t, 0, s.wait())
-	log := s.log()
-	assert.Contains(t, log, "SigBlk:\t0000000000000000")
-	assert.Contains(t, log, "SigIgn:\t0000000000000000")
-	assert.Contains(t, log, "fds: 0 1 2 3\r\n") // 3 is the descriptor of the directory that ls reads
-	assert.NotContains(t, log, "HOME=")
+	inBoth(t, func(t *testing.T, place func(*testSession) *testSession) {
+		ts := place(newTestSession(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; "+
+			"echo fds: $(ls /proc/self/fd); env; ps -o sid=,pid=,pgid=,tpgid= -p $$"))
+		s := ts.startShim()
+		require.Equal(t, 0, s.wait())
+		log := s.log()
+		assert.Contains(t, log, "SigBlk:\t0000000000000000")
+		assert.Contains(t, log, "SigIgn:\t0000000000000000")
+		assert.Contains(t, log, "fds: 0 1 2 3\r\n") // 3 is the descriptor of the directory that ls reads
+		assert.NotContains(t, log, "HOME=")
+	})
 }
 
 func TestAgent_StartsWithDefaultSignals(t *testing.T) {

@@ -56,12 +56,18 @@ func (s *shim) handleEvent(source int, events uint32) {
 		s.checkServer()
 	case eventListener:
 		s.accept()
+	case eventGuard:
+		s.guard.check(s.incoming.data[:])
 	case eventNotify:
 		s.notifier.isReadable = true
 	default:
-		if c := s.conns[source-eventConn]; c != nil && (in || events&unix.EPOLLRDHUP != 0) {
-			c.isReadable = true
-		}
+		handleConnEvent(s.conns[source-eventConn], in || events&unix.EPOLLRDHUP != 0)
+	}
+}
+
+func handleConnEvent(c *conn, isReadable bool) {
+	if c != nil && isReadable {
+		c.isReadable = true
 	}
 }
 

@@ -3,6 +3,7 @@
 //
 //	corral-shim run SPECFILE   in a tmux pane: run the agent that the file (shimwire.Spec) describes
 //	corral-shim join SOCKET    in a new tmux pane: show the agent of the shim that listens on SOCKET
+//	corral-shim confined COMMAND…  in a sandbox: run the agent for the shim outside of it
 //	corral-shim environment MARK   in a login shell: print the environment between markers
 //
 // One goroutine does the work around one epoll set. Everything that the shim may need while the
@@ -27,6 +28,8 @@ func runCommand(args []string) int {
 		return runAgent(args[1])
 	case len(args) == 2 && args[0] == "join":
 		return joinPane(args[1])
+	case len(args) >= 2 && args[0] == "confined":
+		return runConfined(args[1:])
 	case len(args) == 2 && args[0] == "environment":
 		if _, err := os.Stdout.Write(shimwire.AppendEnvironment(nil, args[1], os.Environ())); err != nil {
 			return 1

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -102,6 +103,7 @@ func (s *shim) receiveNotifications() (more bool) {
 type notification struct {
 	isReady                           bool
 	status, activity, reason          string
+	report                            []byte // of a hook, see package hookreport; nil for none
 	hasStatus, hasActivity, hasReason bool
 }
 
@@ -110,6 +112,8 @@ type notification struct {
 const (
 	activityVariable = "X_CORRAL_ACTIVITY"
 	reasonVariable   = "X_CORRAL_REASON"
+	// A complete report of a hook in a sandbox, where there is no bus: the content of ReportName.
+	reportVariable = shimwire.ReportVariable
 )
 
 // parseNotification decodes the lines NAME=VALUE of a datagram. It ignores unknown names; if a name
@@ -130,6 +134,8 @@ func parseNotification(text []byte) notification {
 			if word := oneOf(word.Activities, value); word != "" {
 				n.activity, n.hasActivity = word, true
 			}
+		case reportVariable:
+			n.report = value
 		case reasonVariable:
 			if word := oneOf(shimwire.Reasons, value); word != "" {
 				n.reason, n.hasReason = word, true
@@ -145,6 +151,12 @@ func (s *shim) handleNotification(n notification) {
 	if n.isReady && s.readyAt.IsZero() {
 		s.readyAt = time.Now()
 		s.broadcast(shimwire.Message{Kind: shimwire.Ready, Since: s.readyAt})
+	}
+	if n.report != nil {
+		s.leaveReport(n.report)
+	}
+	if s.spec.OnlyHooks {
+		return
 	}
 	last := &s.notifier
 	if n.hasStatus {
@@ -164,4 +176,14 @@ func (s *shim) handleNotification(n notification) {
 		s.setStatus(sourceNotify, status)
 	}
 	s.tryPrompt(time.Now())
+}
+
+// leaveReport leaves the report of a hook in a sandbox for the daemon, which is notified of the
+// file. A report that cannot be written is lost, like one that a hook cannot send.
+func (s *shim) leaveReport(report []byte) {
+	dir := filepath.Dir(s.spec.Socket)
+	temp := filepath.Join(dir, ".shim-"+shimwire.ReportName)
+	if err := os.WriteFile(temp, report, 0o600); err == nil { //nolint:forbidigo // nobody else writes in this directory
+		_ = os.Rename(temp, filepath.Join(dir, shimwire.ReportName))
+	}
 }

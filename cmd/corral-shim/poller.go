@@ -19,7 +19,8 @@ const (
 	eventProbe  // the connection that shows whether that server still runs
 	eventListener
 	eventNotify
-	eventConn // the first of maxConns
+	eventGuard // the agent may have created a forbidden file
+	eventConn  // the first of maxConns
 )
 
 // poller is an epoll set with edge-triggered descriptors, so that descriptors never have to be

@@ -72,7 +72,7 @@ func (s *shim) tryPrompt(now time.Time) {
 	switch {
 	case !p.isWaiting:
 		return
-	case s.isAsking() || s.spec.Notify != "" && s.readyAt.IsZero():
+	case s.isAsking() || s.spec.Notify != "" && !s.spec.OnlyHooks && s.readyAt.IsZero():
 		// Enter would answer its question, or READY=1 is still to come. tryPrompt is called again when
 		// the agent reports a change.
 		s.timers.clear(timerPrompt)

@@ -43,6 +43,7 @@ type shim struct {
 	masterWritable bool
 	pane           pane
 	agent          agent
+	guard          guard
 	agentEnded     bool
 	scopeEnds      bool // the daemon ends the scope once the agent has exited
 
@@ -179,6 +180,9 @@ func (s *shim) prepare() error {
 			return err
 		}
 	}
+	if err := s.watchForbidden(); err != nil {
+		return err
+	}
 	s.watchPane()
 	return preallocate()
 }
@@ -206,6 +210,10 @@ func (s *shim) start() error {
 	_ = unix.Close(slave)
 	if err != nil {
 		return err
+	}
+	if s.guard.fd > 0 {
+		s.guard.confined = s.agent.confinedShim()
+		s.guard.check(s.incoming.data[:]) // the agent may have been faster
 	}
 	s.activitySince = s.agent.started
 	s.lastOutput = s.agent.started
@@ -279,7 +287,8 @@ func (s *shim) finish() int {
 
 // reap gets the agent's exit status from the kernel. The agent has already exited.
 func (s *shim) reap() exitstatus.Status {
-	ws, usage := waitChild(s.agent.pid)
+	ws, usage := s.agent.wait()
+	s.guard.violated = s.guard.remove() || s.guard.violated
 	exited := clock.Monotonic()
 	status := exitstatus.Status{
 		RunID: s.spec.RunID, BootID: s.bootID, PID: s.agent.pid, Code: exitstatus.Exited, Value: ws.ExitStatus(),
@@ -294,7 +303,18 @@ func (s *shim) reap() exitstatus.Status {
 			status.Code = exitstatus.Dumped
 		}
 	}
+	if s.guard.violated {
+		status.Code, status.Value, status.Error = exitstatus.Killed, int(unix.SIGKILL), s.guard.violation()
+	}
 	return status
+}
+
+// wait waits for the end of the agent.
+func (a *agent) wait() (unix.WaitStatus, unix.Rusage) {
+	if a.sandbox > 0 {
+		return a.waitConfined()
+	}
+	return waitChild(a.pid)
 }
 
 // waitChild waits for the end of a child process, and reaps it.

@@ -194,7 +194,7 @@ func (s *shim) accept() {
 
 func (s *shim) hello() shimwire.Message {
 	return shimwire.Message{
-		Kind: shimwire.Hello, RunID: s.spec.RunID, ShimPID: os.Getpid(),
+		Kind: shimwire.Hello, RunID: s.spec.RunID, Sandbox: s.spec.Sandbox, ShimPID: os.Getpid(),
 		AgentPID: s.agent.pid, AgentStart: s.agent.startTicks, Started: s.agent.started,
 		Idle: s.idle, Since: s.activitySince, Seq: s.activitySeq,
 		Pane: s.pane.isOpen(), TakesKeys: true, SendsTyped: true,

@@ -75,7 +75,7 @@ func runChecks(ctx context.Context) []finding {
 		{"state", checkState}, {"inotify", checkInotify}, {"linger", checkLinger}, {"shutdown lock", checkLock},
 		{"notifications", e.checkNotifications}, {"hooks", checkHooks}, {"terminal", e.checkTerminal},
 		{"ssh-agent", checkSSHAgent}, {"agents", e.checkAgents}, {"accounts", e.checkAccounts},
-		{"strays", e.checkStrays},
+		{"sandbox", e.checkSandbox}, {"strays", e.checkStrays},
 	} {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		for _, f := range check.do(ctx) {

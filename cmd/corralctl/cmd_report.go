@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -22,6 +24,7 @@ import (
 	"github.com/corrald/corral/internal/hookreport"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/resettime"
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/unitname"
 )
 
@@ -143,6 +146,9 @@ func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation 
 	if r.Reason == word.Limit && r.Until.IsZero() { // in the agent's time zone
 		r.Until, _ = resettime.Parse(r.Message, time.Now(), time.Local)
 	}
+	if os.Getenv(sandboxVariable) != "" { // there is no bus
+		return sendReport(r, conversation)
+	}
 	id := os.Getenv(sessionVariable)
 	bus, err := client.Connect(ctx)
 	if err != nil {
@@ -176,10 +182,34 @@ func leaveReport(id string, r client.Report, conversation string) {
 	if conversation != "" || !config.ValidName(id) || !strings.HasSuffix(scope, "-"+id) || !filepath.IsAbs(runtime) {
 		return
 	}
-	_ = hookreport.Write(filepath.Join(runtime, "corral", id), hookreport.Report{
+	_ = hookreport.Write(filepath.Join(runtime, "corral", id), reportNow(r))
+}
+
+func reportNow(r client.Report) hookreport.Report {
+	return hookreport.Report{
 		Activity: r.Activity, Reason: r.Reason, Message: r.Message, ConversationID: r.ConversationID, Until: r.Until,
 		At: time.Now(), Monotonic: clock.Monotonic(),
-	})
+	}
+}
+
+// sandboxVariable is set in a sandbox, to the name of its profile.
+const sandboxVariable = "CORRAL_SANDBOX"
+
+// sendReport sends a report through the notification socket of a session in a sandbox. The
+// session's shim leaves it for corrald. A report for one conversation only is dropped, as by
+// leaveReport.
+func sendReport(r client.Report, conversation string) error {
+	if conversation != "" {
+		return nil
+	}
+	text, err := json.Marshal(reportNow(r))
+	if err == nil {
+		_, err = daemon.SdNotify(false, shimwire.ReportVariable+"="+string(text))
+	}
+	if err != nil {
+		return &failure{code: exitFailed, message: "cannot report: " + err.Error()}
+	}
+	return nil
 }
 
 // readInput reads what a hook receives. It returns nil if the input is too long or does not end in

@@ -32,6 +32,8 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 		f.StringVar(&r.directory, "dir", "", "the workspace `DIRECTORY`; default: the current one")
 		f.StringVar(&r.branch, "worktree", "", "work in a new git worktree, on `BRANCH` or a new one")
 		f.Lookup("worktree").NoOptDefVal = generatedBranch
+		f.StringVar(&r.spec.Sandbox, "sandbox", "", "confine the agent as this sandbox `PROFILE` describes, or none")
+		f.Lookup("sandbox").NoOptDefVal = defaultSandbox
 		f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about the session")
 		f.StringArrayVarP(&r.environment, "setenv", "E", nil, "set a variable, `NAME=VALUE`, or pass one on, NAME")
 		f.StringArrayVarP(&r.properties, "property", "p", nil, "a property of its scope, `NAME=VALUE`: MemoryMax=2G")
@@ -45,6 +47,9 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 		f.BoolVar(&r.wait, "wait", false, "wait until it has ended and exit with its code")
 		return r.run
 	}}
+
+// defaultSandbox is the sandbox profile of --sandbox without a value.
+const defaultSandbox = "workspace"
 
 type runOptions struct {
 	flags       *pflag.FlagSet

@@ -197,6 +197,7 @@ func (c *ctl) printStatus(status sessionStatus) {
 	c.field("Agent", "%s", s.Agent)
 	c.field("Command", "%s", c.fit(wording.Printable(wording.ShellWords(s.Command)), statusIndent))
 	c.printWorkspace(s)
+	c.printSandbox(s)
 	if s.Unit != "" {
 		c.field("Unit", "%s", s.Unit)
 	}
@@ -228,6 +229,20 @@ func (c *ctl) printStatus(status sessionStatus) {
 		for line := range strings.SplitSeq(wording.PrintableLines(status.screen), "\n") {
 			fmt.Fprintln(c.out, c.fit(line, 0))
 		}
+	}
+}
+
+// printSandbox prints what confines the agent.
+func (c *ctl) printSandbox(s client.Session) {
+	switch {
+	case s.Sandbox == "":
+		return
+	case s.SandboxTool == "":
+		c.field("Sandbox", "%s", s.Sandbox)
+	case s.SandboxNetwork == "":
+		c.field("Sandbox", "%s, %s", wording.Printable(s.SandboxTool), s.Sandbox)
+	default:
+		c.field("Sandbox", "%s, %s (network %s)", wording.Printable(s.SandboxTool), s.Sandbox, s.SandboxNetwork)
 	}
 }
 

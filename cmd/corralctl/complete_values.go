@@ -33,6 +33,8 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	switch {
 	case kind == "USER@HOST":
 		return choicesOf(sshHosts()...)
+	case kind == "PROFILE":
+		return sandboxChoices()
 	case kind == "NAME=VALUE" && option.Name == "property":
 		return unitPropertyChoices()
 	case kind == "NAME=VALUE":

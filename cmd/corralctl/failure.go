@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -235,6 +236,8 @@ func (c *ctl) unreachableReason(err error) string {
 	var silent *client.NoAnswerError
 	var excluded *client.ExcludedError
 	switch {
+	case c.isInSandbox():
+		return fmt.Sprintf("corrald cannot be reached from sandbox %q", os.Getenv(sandboxVariable))
 	case errors.As(err, &excluded):
 		return excluded.Error()
 	case c.hasTimedOut():
@@ -251,11 +254,17 @@ func (c *ctl) unreachableReason(err error) string {
 	return "corrald is not running"
 }
 
+// isInSandbox returns whether this runs in a sandbox, where there is no bus of this machine's user.
+func (c *ctl) isInSandbox() bool { return c.host == "" && os.Getenv(sandboxVariable) != "" }
+
 // startHint returns the command that starts corrald after err. Without a bus, it is doctor, which
 // explains how to get one.
 func (c *ctl) startHint(err error) string {
 	var connect *client.ConnectError
 	var excluded *client.ExcludedError
+	if c.isInSandbox() {
+		return ""
+	}
 	if errors.As(err, &excluded) {
 		return "systemctl --user edit corrald, with an empty ConditionUser= in [Unit]"
 	}

@@ -79,7 +79,9 @@ func savedSession(record *session.Session, unknown string) client.Session {
 	if record.Worktree != nil {
 		s.Worktree, s.Repository = record.Worktree.Branch, strings.TrimSuffix(record.Worktree.Repository, "/.git")
 	}
+	s.Sandbox = record.Sandbox
 	if record.Run != nil {
+		s.SandboxTool, s.SandboxNetwork = record.Run.SandboxTool, record.Run.SandboxNetwork
 		s.Unit, s.ExecMainStartTimestamp, s.Resumed = record.Run.Unit, microseconds(record.Run.Started), record.Run.Resumed
 	}
 	total := record.Forgotten

@@ -39,6 +39,7 @@ type paths struct {
 	state    string   // $XDG_STATE_HOME/corral
 	runtime  string   // $XDG_RUNTIME_DIR/corral
 	data     string   // $XDG_DATA_HOME/corral
+	cache    string   // $XDG_CACHE_HOME/corral
 	bus      string   // address of the user's bus
 	shim     string   // path of corral-shim
 	self     string   // path of this program
@@ -62,6 +63,11 @@ func findPaths() (paths, error) {
 		data = filepath.Join(p.home, ".local/share")
 	}
 	p.data = filepath.Join(data, "corral")
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if !filepath.IsAbs(cache) {
+		cache = filepath.Join(p.home, ".cache")
+	}
+	p.cache = filepath.Join(cache, "corral")
 	run := os.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(run) {
 		return p, errors.New("XDG_RUNTIME_DIR is not set: " +
@@ -154,8 +160,8 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		Publisher: publishers{d.server, d.notify},
 		Version:   version.Version, BootID: boot,
 		RuntimeDir: p.runtime, Home: p.home, ConfigHome: config.ConfigHome(), ShareDir: config.FindShare(p.programs),
-		WorktreeDir: filepath.Join(p.data, "worktrees"),
-		Git:         worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
+		WorktreeDir: filepath.Join(p.data, "worktrees"), SandboxDir: filepath.Join(p.cache, "sandboxes"),
+		Git: worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
 		Callbacks: supervisor.Callbacks{
 			SetStatus:        func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
 			SetAnyAgentAlive: d.inhibitor.setAnyRunning,

@@ -39,8 +39,8 @@
             go run ./internal/manual -o build/man -version ${version} -date 1970-01-01 docs/man/*.md
             for page in build/man/*.md; do go-md2man -in "$page" -out "''${page%.md}"; done
             make install-files MD2MAN=go-md2man PREFIX=$out DESTDIR=
-            # corrald runs tmux and git, which the user's PATH may not contain.
-            wrapProgram $out/bin/corrald --suffix PATH : ${pkgs.lib.makeBinPath [ pkgs.tmux pkgs.git ]}
+            # corrald runs tmux, git and bubblewrap, which the user's PATH may not contain.
+            wrapProgram $out/bin/corrald --suffix PATH : ${pkgs.lib.makeBinPath [ pkgs.tmux pkgs.git pkgs.bubblewrap ]}
           '';
 
           meta = {
@@ -54,7 +54,7 @@
       });
 
       devShells = each (pkgs: {
-        default = pkgs.mkShell { packages = [ pkgs.go pkgs.tmux pkgs.shellcheck pkgs.mandoc ]; };
+        default = pkgs.mkShell { packages = [ pkgs.go pkgs.tmux pkgs.bubblewrap pkgs.shellcheck pkgs.mandoc ]; };
       });
     };
 }

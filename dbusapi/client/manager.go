@@ -33,6 +33,7 @@ type Spec struct {
 	NoStart          bool
 	OnLogin          string // ignore, resume or start
 	Exclusive        bool
+	Sandbox          string  // name of a sandbox profile, "none" for none, "" for that of the agent
 	Worktree         *string // branch of a new git worktree, "" for a generated branch, nil for no worktree
 	UnitProperties   []dbusapi.UnitProperty
 }
@@ -45,6 +46,7 @@ func (c *Client) variants(s Spec) map[string]dbus.Variant {
 		"Id": s.ID, "Description": s.Description, "WorkingDirectory": s.WorkingDirectory, "Prompt": s.Prompt,
 		"OnLogin": s.OnLogin, "ConversationId": s.ConversationID, "Command": s.Command, "Arguments": s.Arguments,
 		"Environment": s.Environment, "Labels": s.Labels, "Exclusive": s.Exclusive, "UnitProperties": s.UnitProperties,
+		"Sandbox": s.Sandbox,
 	} {
 		if !reflect.ValueOf(value).IsZero() {
 			m[key] = dbus.MakeVariant(value)

@@ -114,7 +114,8 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 // change.
 var unchanged = []string{
 	"Manager NStale", "Manager NSuspended", "Manager Notifications",
-	"Session StatusText", "Session ConversationId", "Session ExecMainCode", "Session ExecMainStatus",
+	"Session StatusText", "Session ConversationId", "Session SandboxTool", "Session SandboxNetwork",
+	"Session ExecMainCode", "Session ExecMainStatus",
 	"Session ExecMainExitTimestamp", "Session SessionAlive", "Session Attached", "Session Frozen", "Session Resumable",
 	"Session Resumed", "Session Unit",
 }

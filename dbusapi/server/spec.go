@@ -25,6 +25,7 @@ var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 	"Description":       typedField(func(s *supervisor.Spec) *string { return &s.Description }),
 	"WorkingDirectory":  typedField(func(s *supervisor.Spec) *string { return &s.WorkingDirectory }),
 	"Prompt":            typedField(func(s *supervisor.Spec) *string { return &s.Prompt }),
+	"Sandbox":           typedField(func(s *supervisor.Spec) *string { return &s.Sandbox }),
 	"OnLogin":           typedField(func(s *supervisor.Spec) *string { return &s.OnLogin }),
 	"ConversationId":    typedField(func(s *supervisor.Spec) *string { return &s.ConversationID }),
 	"Command":           typedField(func(s *supervisor.Spec) *[]string { return &s.Command }),

@@ -36,6 +36,7 @@ func TestParseSpec(t *testing.T) {
 			"Labels":           v(map[string]string{"a": "b"}),
 			"OnLogin":          v("resume"),
 			"ConversationId":   v("c1"),
+			"Sandbox":          v("workspace"),
 			"Start":            v(false),
 			"UnitProperties":   v(properties),
 			"x-mine":           v(int32(3)),
@@ -48,6 +49,7 @@ func TestParseSpec(t *testing.T) {
 			Labels:           map[string]string{"a": "b"},
 			OnLogin:          "resume",
 			ConversationID:   "c1",
+			Sandbox:          "workspace",
 			NoStart:          true,
 			UnitProperties: []session.Property{
 				{Name: "MemoryMax", Signature: "t", Value: "@t 536870912"},

@@ -105,6 +105,7 @@ func (f *fixture) install() {
 	}
 	for from, to := range map[string]string{
 		"../../agents": "lib/corral/agents", "../../packaging/hooks": "share/corral/hooks",
+		"../../sandboxes": "lib/corral/sandboxes",
 	} {
 		if _, err := os.Stat(from); err == nil {
 			require.NoError(f.t, exec.Command("cp", "-r", from, filepath.Join(f.dir, "prefix", to)).Run())

@@ -63,13 +63,13 @@ func TestCopilot(t *testing.T) { live(t, copilot) }
 // live starts an agent with a prompt of several lines, waits for a permission request and approves
 // it, interrupts the agent, kills it during the next permission request, resumes it and stops it.
 // An agent that asks for no permission is killed while it works.
-func live(t *testing.T, m behaviour) {
+func live(t *testing.T, m behaviour, options ...string) {
 	f := newFixture(t)
 	first := "the first line\nand a second one, 漢字\n\nand the last"
 	if m.agent == "gemini" { // it drops empty lines of a paste
 		first = strings.ReplaceAll(first, "\n\n", "\n")
 	}
-	s := f.run(m.agent, "shop", "--prompt", first)
+	s := f.run(m.agent, "shop", append([]string{"--prompt", first}, options...)...)
 	f.asked(first, 1)
 	_, mark := s.becomes(0, "idle (turn-ended)")
 	s.shows("The model has read: the first line")

@@ -20,10 +20,12 @@ func (f *fixture) setup(agent, workspace string) []string {
 	env := []string{"HOME=" + f.dir}
 	switch agent {
 	case "claude":
-		f.configure(".claude.json", jsonText(object{
-			"hasCompletedOnboarding": true, "theme": "dark", "hasSeenAutoDefaultNudge": true, "hasSeenAutoDefaultNotice": true,
-			"projects": object{workspace: object{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}},
-		}))
+		for _, file := range []string{".claude.json", ".claude/.claude.json"} { // the second in a sandbox
+			f.configure(file, jsonText(object{
+				"hasCompletedOnboarding": true, "theme": "dark", "hasSeenAutoDefaultNudge": true, "hasSeenAutoDefaultNotice": true,
+				"projects": object{workspace: object{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}},
+			}))
+		}
 		f.configure(".claude/settings.json", jsonText(object{
 			"permissions": object{"defaultMode": "default", "disableAutoMode": "disable"},
 		}))

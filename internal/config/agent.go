@@ -42,12 +42,12 @@ const (
 var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 
 // agentSections are the sections of an agent file.
-var agentSections = []string{"Agent", "Environment", "Status", "Scope"}
+var agentSections = []string{"Agent", "Environment", "Sandbox", "Status", "Scope"}
 
 // Agent is the definition of an agent: agents/NAME.agent with its drop-ins. Command, ResumeCommand,
-// IdCommand, Environment, EnvironmentFiles and Directories contain specifiers, which Expand
-// replaces; those in ResumeCondition are replaced by ExpandPatterns. All specifiers were checked
-// while loading.
+// IdCommand, Environment, EnvironmentFiles, Directories and the defaults contain specifiers, which
+// Expand replaces; those in ResumeCondition are replaced by ExpandPatterns. All specifiers were
+// checked while loading.
 type Agent struct {
 	Name        string
 	Description string
@@ -98,10 +98,19 @@ type Agent struct {
 	LimitKeys     []string      // LimitKeys=: of the keys that close its dialog about a usage limit; nil for none
 	// AutoContinue=: the agent continues by itself once a usage limit has reset, if it is still alive.
 	AutoContinue bool
-	Status       Status   // [Status]
-	Properties   []string // [Scope]: unit properties NAME=VALUE, as written and in order
-	Source       string   // path of the agent's own file, else of its template's, "" if there is none
-	DropIns      []string // paths in the order in which they were applied
+	// Sandbox=: the sandbox profile in which the agent runs unless a client chooses another; "" or
+	// NoSandbox for none.
+	Sandbox string
+	// [Sandbox] Writable=, ReadOnly=: file name patterns for ExpandPatterns: the state of the agent
+	// that it can change in a sandbox, and what of that it cannot.
+	SandboxWritable, SandboxReadOnly []string
+	// [Sandbox] Default=: NAME=VALUE, for names that nothing else sets, in a sandbox alone.
+	SandboxDefaults []string
+
+	Status     Status   // [Status]
+	Properties []string // [Scope]: unit properties NAME=VALUE, as written and in order
+	Source     string   // path of the agent's own file, else of its template's, "" if there is none
+	DropIns    []string // paths in the order in which they were applied
 
 	HasTemplate bool // whether there is a template of this name, so that NAME@INSTANCE can be run
 	// unusable has the instances of a template that are masked, or whose own files cannot be used.
@@ -167,6 +176,7 @@ func (l *agentLoader) apply(assignments []assignment) {
 func (l *agentLoader) checkInstance(a assignment) error {
 	expanded := []string{
 		"Command", "ResumeCommand", "ResumeCondition", "IdCommand", "Set", "EnvironmentFile", "CreateDirectory",
+		"Writable", "ReadOnly",
 	}
 	if _, _, isInstance := CutInstance(l.agent.Name); !isInstance && slices.Contains(expanded, a.key) &&
 		UsesInstance(a.value) {
@@ -217,6 +227,11 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.ContinueText":    parser(&agent.ContinueText, "", prompt),
 		"Agent.LimitKeys":       parser(&agent.LimitKeys, nil, keyNames),
 		"Agent.AutoContinue":    parser(&agent.AutoContinue, false, ParseBool),
+		"Agent.Sandbox":         parser(&agent.Sandbox, "", sandboxProfile),
+
+		"Sandbox.Writable": l.list(&agent.SandboxWritable, checkAbsolute, addNew),
+		"Sandbox.ReadOnly": l.list(&agent.SandboxReadOnly, checkAbsolute, addNew),
+		"Sandbox.Default":  l.list(&agent.SandboxDefaults, checkVariable, replaceVariable),
 
 		"Environment.Set":             l.list(&agent.Environment, checkVariable, replaceVariable),
 		"Environment.Default":         l.list(&agent.DefaultEnvironment, checkVariable, replaceVariable),

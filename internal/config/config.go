@@ -1,7 +1,7 @@
-// Package config reads the configuration: corral.conf (Load) and the agent definitions
-// (LoadAgents).
+// Package config reads the configuration: corral.conf (Load), the agent definitions (LoadAgents)
+// and the sandbox profiles (LoadSandboxes).
 //
-// Both use the syntax of systemd's own files (systemd.syntax(7)), are searched for in Dirs, and can
+// All use the syntax of systemd's own files (systemd.syntax(7)), are searched for in Dirs, and can
 // be extended by drop-ins. Invalid or unknown lines are ignored and reported as a Warning with file
 // and line: a mistake in one line never prevents the daemon from starting.
 package config
@@ -47,6 +47,8 @@ type Config struct {
 	OnLimit       string        // OnLimit=: what happens once a usage limit has reset: LimitNotify or LimitContinue
 	ContinueText  string        // ContinueText=: what the agent is then given
 	Retention     Retention
+
+	Sandboxes Sandboxes // sandboxes/*.sandbox
 }
 
 // NotifyAll lists the values of Notify=: the kinds of events that users can be notified of.
@@ -101,8 +103,8 @@ func Default() Config {
 }
 
 // Load reads corral.conf from the first directory that has one, then its drop-ins from all
-// directories. An error means that corral.conf exists but cannot be read; the returned
-// configuration then contains only the defaults and the drop-ins.
+// directories, and the sandbox profiles. An error means that corral.conf exists but cannot be read;
+// the returned configuration then contains only the defaults and the drop-ins.
 func Load(dirs []string) (Config, []Warning, error) {
 	const name, section = "corral.conf", "Corral"
 	c := Default()
@@ -124,7 +126,8 @@ func Load(dirs []string) (Config, []Warning, error) {
 	more, _, warned := dropIns(dirs, name, section)
 	warnings = append(warnings, warned...)
 	apply(more)
-	return c, warnings, err
+	c.Sandboxes, warned = LoadSandboxes(dirs)
+	return c, append(warnings, warned...), err
 }
 
 // parsers returns the functions that parse the values of the keys and store them in c.

@@ -90,6 +90,8 @@ func (t AgentText) Check() (Agent, []Warning) {
 	all.apply(assignments)
 	all.warnings = nil
 	all.checkContradictions()
+	sandboxes, _ := LoadSandboxes(t.Dirs)
+	all.checkSandbox(sandboxes)
 	for _, w := range all.warnings {
 		if w.File == t.Path {
 			warnings = append(warnings, w)

@@ -20,6 +20,7 @@ const agentsDir, agentSuffix = "agents", ".agent"
 func LoadAgents(dirs []string) (Agents, []Warning) {
 	l := &definitions{files: map[string]*definition{}, agents: Agents{}}
 	stray := l.read(dirs)
+	l.sandboxes, _ = LoadSandboxes(dirs) // Load returns its warnings
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {
 		l.define(name)
 	}
@@ -32,6 +33,8 @@ type definitions struct {
 	files    map[string]*definition // by the name of the agent, template or instance
 	agents   Agents
 	warnings []Warning
+
+	sandboxes Sandboxes
 }
 
 // definition is what the own file and the drop-ins of one name contain.
@@ -154,6 +157,7 @@ func (l *definitions) define(name string) {
 		l.exclude(name)
 	} else {
 		loader.checkContradictions()
+		loader.checkSandbox(l.sandboxes)
 		l.agents[name] = loader.agent
 	}
 	if template, _, _ := CutInstance(name); l.has(name) && IsTemplate(name) && l.has(template) {

@@ -62,8 +62,10 @@ type Status struct {
 	PID    int    // the agent's process ID, 0 if it was never started
 
 	Code  Code
-	Value int    // exit code or signal number, depending on Code
-	Error string // why the command could not be started, as a sentence for the user; else ""
+	Value int // exit code or signal number, depending on Code
+	// Error is why the command could not be started, or was killed by its shim, as a sentence for the
+	// user; else "".
+	Error string
 
 	Started time.Time // wall clock, to the microsecond
 	Exited  time.Time

@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/safefile"
+	"github.com/corrald/corral/internal/shimwire"
 )
 
 // FileName is the name of the file in a session's runtime directory.
-const FileName = "report"
+const FileName = shimwire.ReportName
 
 // maxSize is the limit of the file's size in bytes. A message has at most 4 KiB, which JSON may
 // write as six times as many.

@@ -137,6 +137,8 @@ type Message struct {
 	Kind  Kind
 	RunID string // Hello
 
+	Sandbox string // Hello: the name of the agent's sandbox profile, "" for none
+
 	ShimPID    int       // Hello
 	AgentPID   int       // Hello
 	AgentStart uint64    // Hello: clock ticks since boot, field 22 of /proc/PID/stat
@@ -192,6 +194,7 @@ const (
 	msgKnownSeq   = 'A'
 	msgUntil      = 'u'
 	msgSendsTyped = 'T'
+	msgSandbox    = 'c'
 )
 
 // Append appends the encoded message to b and returns the result. Zero fields are omitted.
@@ -208,6 +211,7 @@ func (m *Message) Append(b []byte) []byte {
 		}
 	}
 	text(msgRunID, m.RunID)
+	text(msgSandbox, m.Sandbox)
 	num(msgShimPID, int64(m.ShimPID))
 	num(msgAgentPID, int64(m.AgentPID))
 	num(msgAgentStart, int64(m.AgentStart))
@@ -303,6 +307,8 @@ func (m *Message) stringField(tag byte) *string {
 	switch tag {
 	case msgRunID:
 		return &m.RunID
+	case msgSandbox:
+		return &m.Sandbox
 	case msgError:
 		return &m.Error
 	case msgSource:

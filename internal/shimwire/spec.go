@@ -14,16 +14,35 @@ const (
 	LogName = "output.log"
 	// OlderLogName is the name that the shim gives to a full log.
 	OlderLogName = LogName + ".1"
+	// ReportName is the file in the runtime directory in which a hook of the agent leaves its report
+	// for the daemon: see package hookreport.
+	ReportName = "report"
 )
+
+// ReportVariable is the name with which a hook in a sandbox sends that report in a notification
+// (sd_notify(3)).
+const ReportVariable = "X_CORRAL_REPORT"
 
 // Spec describes a run to its shim. The daemon passes it in a file of mode 0600 below
 // XDG_RUNTIME_DIR, which the shim unlinks as soon as it has read it. A command line would be
 // visible to every user, and a file in the state directory would survive the login.
 type Spec struct {
-	RunID     string
-	Dir       string        // the workspace: the agent's working directory
-	Args      []string      // the agent's arguments; Args[0] is looked up in Env's PATH if it has no slash
-	Env       []string      // the agent's complete environment, NAME=value
+	RunID string
+	Dir   string   // the workspace: the agent's working directory
+	Args  []string // the agent's arguments; Args[0] is looked up in Env's PATH if it has no slash
+	Env   []string // the agent's complete environment, NAME=value
+
+	Sandbox string // name of the agent's sandbox profile, "" for none
+
+	// How many of Args are the command that sets up the agent's sandbox; the agent's arguments follow.
+	// That command ends with the shim itself, which runs the agent in the sandbox ("confined"). A shim
+	// that does not know this field cannot run the agent: it passes no socket to that process.
+	SandboxArgs int
+
+	// Path of a file that the agent must not create in its sandbox, although it can: if it does, the
+	// shim removes it and kills all processes in the sandbox. "" for none.
+	Forbidden string
+
 	StateDir  string        // the directory of exit_status and output.log
 	Socket    string        // path of the socket on which the shim listens
 	LogMax    int64         // size limit of output.log and output.log.1 together, in bytes
@@ -35,6 +54,8 @@ type Spec struct {
 
 	// Path of the shim's socket for sd_notify(3), which the agent gets as NOTIFY_SOCKET; "" for none.
 	Notify string
+	// Notify is for the reports of hooks alone: the agent does not report when it is ready.
+	OnlyHooks bool
 
 	IgnoreOSC7501 bool // ignore the agent's OSC 7501 sequences, and do not answer its query
 
@@ -98,6 +119,10 @@ const (
 	specBackground    = 'G'
 	specTimeout       = 'T'
 	specSession       = 'I'
+	specSandboxArgs   = 'X'
+	specSandbox       = 'c'
+	specForbidden     = 'F'
+	specOnlyHooks     = 'h'
 	specProgram       = 'P'
 	specEnd           = '.'
 )
@@ -123,17 +148,20 @@ func (s *Spec) Append(b []byte) []byte {
 	texts := s.texts()
 	for _, tag := range []byte{
 		specPrompt, specNotify, specReady, specWorking, specBlocked, specSetup, specLimit, specIdle, specBusy,
-		specRetry, specBackground, specClear, specSession, specProgram,
+		specRetry, specBackground, specClear, specSession, specProgram, specSandbox,
+		specForbidden,
 	} {
 		if text := *texts[tag]; text != "" {
 			b = appendString(b, tag, text)
 		}
 	}
-	if s.HoldInput {
-		b = appendNumber(b, specHoldInput, 1)
+	if s.SandboxArgs != 0 {
+		b = appendNumber(b, specSandboxArgs, int64(s.SandboxArgs))
 	}
-	if s.IgnoreOSC7501 {
-		b = appendNumber(b, specIgnoreOSC7501, 1)
+	for _, tag := range []byte{specOnlyHooks, specHoldInput, specIgnoreOSC7501} {
+		if *s.flag(tag) {
+			b = appendNumber(b, tag, 1)
+		}
 	}
 	if s.ReadyTimeout != 0 {
 		b = appendNumber(b, specTimeout, int64(s.ReadyTimeout))
@@ -153,16 +181,18 @@ func ParseSpec(b []byte) (Spec, error) {
 			s.Args = append(s.Args, string(v))
 		case specEnv:
 			s.Env = append(s.Env, string(v))
+		case specSandboxArgs:
+			var n int64
+			n, err = parseNumber(v)
+			s.SandboxArgs = int(n)
 		case specLogMax:
 			s.LogMax, err = parseNumber(v)
 		case specIdleAfter:
 			s.IdleAfter, err = parseDuration(v)
 		case specTimeout:
 			s.ReadyTimeout, err = parseDuration(v)
-		case specHoldInput:
-			s.HoldInput, err = parseFlag(v)
-		case specIgnoreOSC7501:
-			s.IgnoreOSC7501, err = parseFlag(v)
+		case specOnlyHooks, specHoldInput, specIgnoreOSC7501:
+			*s.flag(tag), err = parseFlag(v)
 		case specEnd:
 			ended = true
 		default:
@@ -179,8 +209,21 @@ func ParseSpec(b []byte) (Spec, error) {
 		return Spec{}, errors.New("the spec is not complete")
 	case s.RunID == "" || len(s.Args) == 0 || s.StateDir == "" || s.Socket == "":
 		return Spec{}, errors.New("the spec lacks a run, a command, a state directory or a socket")
+	case s.SandboxArgs < 0 || s.SandboxArgs >= len(s.Args):
+		return Spec{}, errors.New("the spec has a sandbox without a command")
 	}
 	return s, nil
+}
+
+// flag returns the field that is a flag with this tag.
+func (s *Spec) flag(tag byte) *bool {
+	switch tag {
+	case specOnlyHooks:
+		return &s.OnlyHooks
+	case specHoldInput:
+		return &s.HoldInput
+	}
+	return &s.IgnoreOSC7501
 }
 
 // texts returns the fields that are strings, by their tags.
@@ -204,5 +247,7 @@ func (s *Spec) texts() map[byte]*string {
 		specClear:      &s.ClearKeys,
 		specSession:    &s.Session,
 		specProgram:    &s.Program,
+		specSandbox:    &s.Sandbox,
+		specForbidden:  &s.Forbidden,
 	}
 }

@@ -63,6 +63,11 @@ func (x *Executor) createConversation(
 	if err != nil {
 		return err
 	}
+	confined, variables, err := x.confined(p, variables, "")
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	command = append(confined.Args, command...)
 	env := environment.Entries(variables)
 	path, err := program.Find(command[0], env, p.Spec.Dir)
 	if err != nil {

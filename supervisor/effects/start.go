@@ -19,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/program"
+	"github.com/corrald/corral/internal/sandbox"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/environments"
@@ -88,6 +89,15 @@ func (x *Executor) writeSpec(ctx context.Context, p supervisor.Plan) (string, er
 		return "", err
 	}
 	spec := p.Spec
+	confined, variables, err := x.confined(p, variables, spec.Notify)
+	if err != nil {
+		return "", fmt.Errorf("cannot set up sandbox %q: %w", spec.Sandbox, err)
+	}
+	if p.Confinement != nil && len(p.Confinement.Profile.Wrapper) == 0 {
+		confined.Args = append(confined.Args, sandbox.ShimPath, "confined")
+		spec.SandboxArgs, spec.Forbidden = len(confined.Args), confined.Forbidden
+	}
+	spec.Args = append(confined.Args, spec.Args...)
 	spec.Env = environment.Entries(variables)
 	// If the disk is full, the agent starts without that record.
 	_ = environments.WriteOrigins(p.Spec.StateDir, p.Spec.RunID, variables)

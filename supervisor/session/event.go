@@ -44,7 +44,10 @@ type RunBegun struct {
 	Resumed bool
 	Notify  bool     // its agent reports when it is ready (Type=notify)
 	Sources []string // the sources that count for its agent, the strongest first; nil for all
-	At      time.Time
+	// What confines its agent, as in Run.
+	SandboxTool, SandboxNetwork string
+
+	At time.Time
 }
 
 // ScopeStarted reports that systemd has put the run's first process into its scope.
@@ -188,6 +191,7 @@ func (e RunBegun) apply(s *Session) {
 	s.Run = &Run{
 		ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify,
 		Sources: strings.Join(e.Sources, " "), Requested: e.At, WasSuspended: suspended,
+		SandboxTool: e.SandboxTool, SandboxNetwork: e.SandboxNetwork,
 	}
 }
 

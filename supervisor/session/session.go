@@ -57,6 +57,10 @@ type Session struct {
 	Created        time.Time  `json:"created"`
 	Archived       time.Time  `json:"archived,omitzero"`
 
+	// Sandbox is the sandbox profile in which each run's agent is confined, "" for none. It never
+	// changes.
+	Sandbox string `json:"sandbox,omitempty"`
+
 	// Worktree was created for the session, and contains its WorkingDirectory. It never changes.
 	Worktree *Worktree `json:"worktree,omitempty"`
 
@@ -215,6 +219,11 @@ type Run struct {
 	// all. Source: the agent's definition.
 	Sources string             `json:"sources,omitempty"`
 	Exit    *exitstatus.Status `json:"exit,omitempty"` // source: the shim
+
+	// SandboxTool is the program that confines the agent, and SandboxNetwork what it lets through of
+	// the network: a value of Network=, "" if only that program knows. Source: the sandbox profile.
+	SandboxTool    string `json:"sandbox_tool,omitempty"`
+	SandboxNetwork string `json:"sandbox_network,omitempty"`
 
 	// Conversation is the id that the agent uses for its conversation, "" if it is not known.
 	Conversation     string             `json:"conversation,omitempty"`

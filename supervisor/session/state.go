@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -133,7 +134,8 @@ func exitView(r *Run) View {
 	case r.OutOfMemory():
 		return View{Failed, word.OOMKill, oomReason(e.MemoryMax), e.Exited}
 	case e.Code == exitstatus.Killed:
-		return View{Failed, word.Signal, "command " + outcome.Phrase(word.Signal, e.Value), e.Exited}
+		reason := cmp.Or(e.Error, "command "+outcome.Phrase(word.Signal, e.Value))
+		return View{Failed, word.Signal, reason, e.Exited}
 	case e.Code == exitstatus.Dumped:
 		return View{Failed, word.CoreDump, "command " + outcome.Phrase(word.CoreDump, e.Value), e.Exited}
 	case e.Value == 0:

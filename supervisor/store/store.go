@@ -26,8 +26,18 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Schema is the version of the record that this program writes.
-const Schema = 1
+// Schema is the newest version of the record that this program reads and writes. A record that
+// older versions can use is written with the schema that they know.
+const Schema = 2
+
+// schemaOf returns the schema of a record: older versions must not run an agent without its
+// sandbox.
+func schemaOf(rec *session.Session) int {
+	if rec.Sandbox != "" {
+		return 2
+	}
+	return 1
+}
 
 // The files that the store uses: two in the directory of each session, and the lock file of the
 // state directory.
@@ -293,7 +303,7 @@ func encode(rec *session.Session, more extras, writer string) ([]byte, error) {
 	}
 	data := body
 	if len(body) < maxRecord {
-		data, err = json.MarshalIndent(envelope{Schema, writer, checksum(body), body}, "", " ")
+		data, err = json.MarshalIndent(envelope{schemaOf(rec), writer, checksum(body), body}, "", " ")
 	}
 	if len(data) >= maxRecord {
 		return nil, fmt.Errorf("its record would have %d bytes, more than will be read", len(data))

@@ -32,7 +32,7 @@ var leaves = []string{
 	"internal/deadline", "internal/desktop", "internal/ecma48", "internal/environment",
 	"internal/exitstatus", "internal/failpoint", "internal/fdpoll", "internal/hookreport", "internal/inotify",
 	"internal/journal",
-	"internal/keys", "internal/logind", "internal/loginshell", "internal/mounts",
+	"internal/keys", "internal/logind", "internal/loginshell", "internal/logtimes", "internal/mounts",
 	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program", "internal/propertysyntax",
 	"internal/resettime", "internal/safefile", "internal/sandbox", "internal/shimwire", "internal/sshagent",
 	"internal/termsizes", "internal/transient", "internal/unitname", "internal/version",
@@ -59,9 +59,9 @@ var plan = map[string][]string{
 		"supervisor/session", "supervisor/sources", "supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
-		"dbusapi/word", "internal/clock", "internal/ecma48", "internal/exitstatus", "internal/keys", "internal/outcome",
-		"internal/proc", "internal/program", "internal/resettime", "internal/safefile", "internal/shimwire",
-		"internal/termsizes", "internal/unitname", "internal/version",
+		"dbusapi/word", "internal/clock", "internal/ecma48", "internal/exitstatus", "internal/keys",
+		"internal/logtimes", "internal/outcome", "internal/proc", "internal/program", "internal/resettime",
+		"internal/safefile", "internal/shimwire", "internal/termsizes", "internal/unitname", "internal/version",
 	},
 
 	// The bus: the contract and its two sides, which share nothing else.

@@ -29,6 +29,7 @@ type outputLog struct {
 	missing   int64 // bytes that could not be written since the last successful write
 	lastError unix.Errno
 	sizes     sizeRecord
+	times     timeRecord
 }
 
 // openLog opens the log in the directory stateDir; limit is for both files together, in bytes. If
@@ -114,6 +115,7 @@ func (l *outputLog) append(b []byte) {
 		return
 	}
 	l.sizes.recordAt(l.dir, l.size)
+	l.times.recordAt(l.dir, l.sizes.sizes.Start(), l.size)
 	n, e := sysWrite(l.fd, b)
 	if e == 0 && n < len(b) { // disk or quota are full; the second attempt returns the error
 		l.size += int64(n)
@@ -185,6 +187,7 @@ func (l *outputLog) rotate() bool {
 		return false
 	}
 	l.sizes.rotate(l.dir, l.size)
+	l.times.rotate(l.dir)
 	_ = unix.Close(l.fd)
 	l.fd, l.size = -1, 0
 	return l.open()

@@ -36,6 +36,7 @@ func (s *sizeRecord) load(dir int) {
 		s.sizes = all
 		return
 	}
+	removeTimes(dir) // their offsets are no longer valid
 	s.sizes = termsizes.New(0)
 	if older >= 0 {
 		s.sizes.Rotate(older)

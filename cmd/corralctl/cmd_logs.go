@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/spf13/pflag"
 
@@ -21,11 +22,21 @@ var logsVerb = verb{
 		o := &logsOptions{}
 		f.BoolVarP(&o.follow, "follow", "f", false, "follow: print new output as it appears")
 		f.IntVarP(&o.lines, "lines", "n", -1, "only the last `LINES`; default: all, with -f 10")
+		grep := f.StringP("grep", "g", "", "print the lines that match the regular expression `RE`, with session and time")
 		f.BoolVar(&o.raw, "raw", false, "keep escape sequences")
 		f.BoolVar(&o.journal, "journal", false, "show what corrald and systemd logged about it instead")
 		return func(ctx context.Context, c *ctl, args []string) error {
 			if f.Changed("lines") && o.lines < 0 {
 				return usagef("logs", "invalid value \"%d\" for --lines: expected a number of lines", o.lines)
+			}
+			if f.Changed("grep") {
+				var err error
+				if o.pattern, err = parsePattern(*grep); err != nil {
+					return err
+				}
+				if o.follow || o.raw || o.journal {
+					return usagef("logs", "--grep excludes --follow, --raw and --journal")
+				}
 			}
 			return o.run(ctx, c, args)
 		}
@@ -37,14 +48,18 @@ type logsOptions struct {
 	lines   int // negative: all
 	raw     bool
 	journal bool
+	pattern *regexp.Regexp // of --grep, nil without it
 }
 
 func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if c.host != "" {
 		return c.execHost("logs", args...)
 	}
+	if o.pattern != nil {
+		return o.grep(ctx, c, args)
+	}
 	if c.wantsJSON() && !o.journal {
-		return usagef("logs", "the output of an agent is text: --json needs --journal")
+		return usagef("logs", "the output of an agent is text: --json needs --journal or --grep")
 	}
 	if len(args) > 1 && o.follow {
 		return usagef("logs", "-f follows one session, not %d", len(args))

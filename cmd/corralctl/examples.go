@@ -36,6 +36,7 @@ var examples = map[string][]string{
 	"deny":    {"corralctl deny shop  # it may not do that"},
 	"peek":    {"corralctl peek shop  # the screen", "corralctl peek -n 100 shop  # with 100 lines of history"},
 	"logs": {"corralctl logs -f shop  # follow the output",
+		"corralctl logs --all --grep '(?i)error'  # in the output of every session",
 		"corralctl logs --journal shop  # what happened to the session"},
 	"diff": {
 		"corralctl diff shop  # since its branch began",

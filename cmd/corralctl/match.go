@@ -76,6 +76,13 @@ func match(word string, sessions []dbusapi.SessionRow, all bool) ([]string, erro
 // resolve returns the ids that the words match, each once and in the order of the words, or all ids
 // for --all. It prints every error and returns the exit code of the first.
 func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
+	return c.resolveIncluded(ctx, words, func(s dbusapi.SessionRow) bool { return isInAll(c.name, s) })
+}
+
+// resolveIncluded is resolve, with --all for the sessions that isIncluded returns true for.
+func (c *ctl) resolveIncluded(ctx context.Context, words []string, isIncluded func(dbusapi.SessionRow) bool) (
+	[]string, error,
+) {
 	if len(words) == 0 && !c.all {
 		return nil, usagef(c.name, "%s: missing ID", c.name)
 	}
@@ -83,7 +90,7 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	if err != nil {
 		return nil, c.cannot(c.doing(), strings.Join(words, " "), err)
 	}
-	ids, failed := c.matchAll(words, sessions, func(s dbusapi.SessionRow) bool { return isInAll(c.name, s) })
+	ids, failed := c.matchAll(words, sessions, isIncluded)
 	return ids, failed.first()
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
+	"github.com/corrald/corral/internal/logtimes"
 	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/termsizes"
@@ -96,6 +97,15 @@ func readSizes(directory string) recordedSizes {
 	return recordedSizes{sizes, err == nil}
 }
 
+// readTimes returns when the output in a log was printed, as far as the shim has recorded it.
+func readTimes(directory string) logtimes.Entries {
+	const maxSize = 64 << 20
+	// In this order, a rotation in between leads to entries that are read twice, which Parse ignores.
+	newer, _ := safefile.Read(filepath.Join(directory, logtimes.FileName), maxSize)
+	older, _ := safefile.Read(filepath.Join(directory, logtimes.OlderFileName), maxSize)
+	return logtimes.Parse(older, newer)
+}
+
 func sameFile(a, b *os.File) (bool, error) {
 	if a == nil || b == nil {
 		return false, nil
@@ -112,7 +122,8 @@ type playback struct {
 	last       *lastLines             // what sink writes to, or nil to show all lines
 	at         int64                  // offset in the log of the next write, if known
 	sizes      recordedSizes
-	current    termsizes.Size // the terminal's current size
+	current    termsizes.Size   // the terminal's current size
+	times      logtimes.Entries // when it was printed; nil if that is not used or not known
 }
 
 // newPlayback returns a playback that writes to out: text, unless raw is set, and only the last
@@ -161,7 +172,7 @@ func (p *playback) Write(part []byte) (int, error) {
 	for written < len(part) {
 		n := len(part) - written
 		if p.transcript != nil {
-			n = p.resizeAt(n)
+			n = p.setTimeAt(p.resizeAt(n))
 		}
 		n, err := p.sink.Write(part[written : written+n])
 		written += n
@@ -190,6 +201,17 @@ func (p *playback) resizeAt(most int) int {
 		p.transcript.Resize(int(size.Columns), int(size.Rows))
 	}
 	p.current = size
+	return most
+}
+
+// setTimeAt sets the time for the current offset. It returns for how many of the next bytes, at
+// most most, that time is valid.
+func (p *playback) setTimeAt(most int) int {
+	printed, until := p.times.At(p.at)
+	p.transcript.SetTime(printed)
+	if until >= 0 {
+		most = int(min(int64(most), until-p.at))
+	}
 	return most
 }
 

@@ -14,7 +14,7 @@ var sharedOptions = map[string]map[string]string{
 	"approve":   {},
 	"deny":      {},
 	"peek":      {"json": "", "no-legend": "", "all": "every session that runs"},
-	"logs":      {"json": "", "no-legend": "", "no-pager": "", "all": "every session"},
+	"logs":      {"json": "", "no-legend": "", "no-pager": "", "all": "every session; with --grep, archived ones too"},
 	"diff":      {"no-legend": "", "no-pager": "", "plain": ""},
 	"status":    {"json": "", "no-pager": "", "plain": "", "full": "do not shorten lines", "all": "every session"},
 	"why":       {"json": "", "no-legend": "", "plain": "", "no-pager": "", "all": "every session"},

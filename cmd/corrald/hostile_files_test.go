@@ -83,6 +83,7 @@ var sessionFiles = map[string]func(d *corrald, id string) string{
 	"log":         func(d *corrald, id string) string { return d.stateDir(id) + "/output.log" },
 	"older-log":   func(d *corrald, id string) string { return d.stateDir(id) + "/output.log.1" },
 	"sizes":       func(d *corrald, id string) string { return d.stateDir(id) + "/output.sizes" },
+	"times":       func(d *corrald, id string) string { return d.stateDir(id) + "/output.times" },
 	"environment": func(d *corrald, id string) string { return d.stateDir(id) + "/environment" },
 	"other-exit":  func(d *corrald, id string) string { return d.runtimeDir(id) + "/exit_status" },
 	"socket":      func(d *corrald, id string) string { return d.runtimeDir(id) + "/shim.sock" },

@@ -111,7 +111,8 @@ func escaped(name string) dbus.ObjectPath {
 // It spares session.json and exit_status, the only copies of what they record.
 func (w *torture) replaceFiles() (replaced int) {
 	for _, v := range w.choose(4, func(v *victim) bool { return v.hasStarted(w) }) {
-		for _, name := range []string{"output.log", "output.log.1", "output.sizes", "session.json.prev", "environment"} {
+		for _, name := range []string{"output.log", "output.log.1", "output.sizes", "output.times",
+			"session.json.prev", "environment"} {
 			path := filepath.Join(w.stateDir(v), name)
 			_ = os.Remove(path)
 			if w.createIrregular(path) == nil {

@@ -25,6 +25,7 @@ func init() {
 		{"start", false, startOne},
 		{"start-burst", false, startBurst},
 		{"output", false, output},
+		{"grep", false, grep},
 		{"key", false, key},
 		{"crash", false, crash},
 		{"status", false, status},

@@ -66,6 +66,11 @@ func neverAbove(limit float64, unit string) bar {
 	return bar{fmt.Sprintf("max ≤ %g %s", limit, unit), func(r row) bool { return r.values.max() <= limit }}
 }
 
+// medianAtMost limits the median.
+func medianAtMost(limit float64, unit string) bar {
+	return bar{fmt.Sprintf("≤ %g %s", limit, unit), func(r row) bool { return r.values.median() <= limit }}
+}
+
 // p99AtMost limits the 99th percentile.
 func p99AtMost(limit float64, unit string) bar {
 	return bar{fmt.Sprintf("p99 ≤ %g %s", limit, unit), func(r row) bool { return r.values.p99() <= limit }}

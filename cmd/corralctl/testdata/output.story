@@ -15,6 +15,31 @@ $ corralctl logs --raw paint | od -c | head -1
 $ corralctl logs -n 1 paint
 lines
 
+# The matching lines, with session and time.
+$ corralctl logs --grep 'A +B' paint
+[exit 1]
+
+$ corralctl logs -g '(?i)A +B' paint
+paint 20…-…-… …:…:… red a  b||$HOME "x"|two
+
+$ corralctl archive paint && corralctl logs -a --grep '^lines$' && corralctl logs -a --grep nowhere -j
+paint 20…-…-… …:…:… lines
+[]
+[exit 1]
+
+$ corralctl logs paint --grep '^lines$' -j
+[{"Id":"paint","Time":1…,"Line":"lines"}]
+
+$ corralctl logs --grep '[a-' paint
+corralctl: invalid value "[a-" for --grep: missing closing ]: `[a-`
+hint: corralctl help logs
+[exit 2]
+
+$ corralctl logs -f --grep lines paint
+corralctl: --grep excludes --follow, --raw and --journal
+hint: corralctl help logs
+[exit 2]
+
 # An argument with shell characters is not run as a shell command.
 $ corralctl run --id noshell --wait -- 'echo x; true'
 corralctl: cannot run "echo x; true": command "echo x; true" not found in PATH=…

@@ -51,7 +51,7 @@ hint: corralctl help kill
 [exit 2]
 
 $ corralctl logs --json fix-1
-corralctl: the output of an agent is text: --json needs --journal
+corralctl: the output of an agent is text: --json needs --journal or --grep
 hint: corralctl help logs
 [exit 2]
 

@@ -16,6 +16,7 @@ type cell struct {
 type line struct {
 	cells       []cell
 	marks       []string
+	printed     int64  // when the last character was written to it: see Transcript.SetTime
 	moved       bool   // the cursor was moved within it: trailing blanks are not the program's own text
 	emittedText string // the text that was last emitted
 	emitted     bool   // emittedText is valid
@@ -27,7 +28,15 @@ type line struct {
 // text appends the line's text to b.
 func (l *line) text(b []byte) []byte {
 	begin := len(b)
-	for _, c := range l.cells {
+	b = slices.Grow(b, len(l.cells))
+	ascii := b[begin : begin+len(l.cells)]
+	n := 0
+	for n < len(ascii) && l.cells[n].r < utf8.RuneSelf && l.cells[n].r != 0 && l.cells[n].marks == 0 {
+		ascii[n] = byte(l.cells[n].r)
+		n++
+	}
+	b = b[:begin+n]
+	for _, c := range l.cells[n:] {
 		if c.r != 0 {
 			b = utf8.AppendRune(b, c.r)
 			if c.marks > 0 {
@@ -86,9 +95,13 @@ func (l *line) mark(c *cell, r rune) {
 
 // grow appends blanks until the line has the given number of cells.
 func (l *line) grow(to int) {
-	l.cells = slices.Grow(l.cells, max(0, to-len(l.cells)))
-	for len(l.cells) < to {
-		l.cells = append(l.cells, cell{r: ' '})
+	n := len(l.cells)
+	if to <= n {
+		return
+	}
+	l.cells = slices.Grow(l.cells, to-n)[:to]
+	for i := n; i < to; i++ {
+		l.cells[i] = cell{r: ' '}
 	}
 }
 

@@ -1,8 +1,8 @@
 package transcript
 
 import (
-	"io"
 	"slices"
+	"sync/atomic"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -20,37 +20,6 @@ const (
 	// is attached
 	minHeight = 40
 )
-
-// output buffers the emitted lines and writes them together: at the end of each Write of the
-// transcript, and whenever they exceed maxPending.
-type output struct {
-	writer       io.Writer
-	pending      []byte
-	unterminated *line // the line that was emitted last without its newline, because it continues in another line
-	err          error // error of writer; it is returned from then on
-}
-
-// endLine writes the newline of the unterminated line, unless l continues that line.
-func (o *output) endLine(l *line) {
-	if o.unterminated != nil && (l == nil || l.continues != o.unterminated) {
-		o.pending = append(o.pending, '\n')
-	}
-	o.unterminated = nil
-}
-
-func (o *output) flush() error {
-	if o.err == nil && len(o.pending) > 0 {
-		_, o.err = o.writer.Write(o.pending)
-	}
-	o.pending = o.pending[:0]
-	return o.err
-}
-
-func (o *output) flushIfLarge() {
-	if len(o.pending) > maxPending {
-		_ = o.flush() // flush keeps the error in o.err
-	}
-}
 
 // screen holds the lines that an agent can still overwrite. The last ones are those that its
 // terminal shows. Lines that scroll off the screen are emitted to the output.
@@ -92,17 +61,15 @@ func (s *screen) emit(l *line) {
 	if l.emitted && !l.changed {
 		return
 	}
-	before, open := len(s.out.pending), s.out.unterminated
+	if l.emitted && (l.isBlank() || string(l.text(nil)) == l.emittedText) {
+		return
+	}
 	s.out.endLine(l)
-	begin := len(s.out.pending)
-	text := l.text(s.out.pending)
-	switch {
-	case l.emitted && (string(text[begin:]) == l.emittedText || l.isBlank()):
-		s.out.pending, s.out.unterminated = s.out.pending[:before], open
-	case l.wrapped:
-		s.out.pending, s.out.unterminated = text, l
-	default:
-		s.out.pending = append(text, '\n')
+	s.out.add(l)
+	if l.wrapped {
+		s.out.unterminated = l
+	} else {
+		s.out.newline()
 	}
 	s.out.flushIfLarge()
 }
@@ -116,11 +83,17 @@ func (s *screen) cursorLine() *line {
 
 // emitFirst emits the first n lines and removes them from the screen.
 func (s *screen) emitFirst(n int) {
-	for _, l := range s.lines[:n] {
+	s.removed = append(s.removed[:0], s.lines[:n]...)
+	copy(s.lines, s.lines[n:])
+	s.lines = s.lines[:len(s.lines)-n]
+	for i, l := range s.removed {
 		s.emit(l)
 		s.cells -= len(l.cells)
+		if l.wrapped { // its continuation refers to it
+			l = nil
+		}
+		s.lines[len(s.lines) : len(s.lines)+n][i] = l
 	}
-	s.lines = slices.Delete(s.lines, 0, n)
 	s.row -= n
 }
 
@@ -152,9 +125,12 @@ func (s *screen) finish() {
 	}
 	if text := s.lines[last].text(nil); string(text) != s.lines[last].emittedText {
 		s.out.endLine(s.lines[last])
-		s.out.pending = append(s.out.pending, text...)
+		s.out.add(s.lines[last])
 	}
 	s.out.endLine(nil)
+	if s.out.emitLine != nil && len(s.out.pending) > 0 {
+		s.out.newline()
+	}
 	s.lines, s.row, s.column, s.cells = []*line{{}}, 0, 0, 0
 }
 
@@ -342,14 +318,58 @@ func (s *screen) eraseAbove() {
 // width returns the number of columns that a character takes: 0 for one that combines with the
 // character before it.
 func width(r rune) int {
-	if r < 0x300 {
+	switch {
+	case r < 0x300:
 		return 1
+	case int(r) >= len(knownWidths):
+		return ansi.StringWidth(string(r))
 	}
-	return ansi.StringWidth(string(r))
+	known := &knownWidths[r]
+	if known.Load() == 0 {
+		known.Store(uint32(ansi.StringWidth(string(r))) + 1)
+	}
+	return int(known.Load()) - 1
 }
+
+// knownWidths are the widths of the characters of the Basic Multilingual Plane, plus 1; 0 if width
+// was not called for the character yet. Several transcripts may be written at the same time.
+var knownWidths [1 << 16]atomic.Uint32
 
 // put writes a character at the cursor.
 func (s *screen) put(r rune) { s.putWide(r, width(r)) }
+
+// putASCII writes printable ASCII characters at the cursor, like put for each of them.
+func (s *screen) putASCII(text []byte) {
+	for len(text) > 0 {
+		end := maxLine
+		if s.width > 0 {
+			s.wrapFor(1)
+			end = s.width
+		}
+		l := s.cursorLine()
+		l.printed = s.out.now
+		before := len(l.cells)
+		s.column = min(s.column, before+maxColumn)
+		n := min(len(text), end-s.column)
+		end = s.column + n
+		l.grow(s.column)
+		l.splitWide(s.column)
+		l.splitWide(end)
+		if end > len(l.cells) {
+			l.cells = slices.Grow(l.cells, end-len(l.cells))[:end]
+		}
+		cells := l.cells[s.column:end]
+		for i, c := range text[:n] {
+			cells[i] = cell{r: rune(c)}
+		}
+		s.column = end
+		s.cells += len(l.cells) - before
+		if len(l.cells) >= maxLine {
+			s.emitPart(l)
+		}
+		text = text[n:]
+	}
+}
 
 // putRepeated writes a character n times, but not beyond the end of the line, as tmux does. It
 // ignores characters that combine with another, because repeating them changes nothing visible.
@@ -368,6 +388,7 @@ func (s *screen) putWide(r rune, width int) {
 		s.wrapFor(width)
 	}
 	l := s.cursorLine()
+	l.printed = s.out.now
 	switch {
 	case r == '\t':
 		if width = s.tabWidth(); width == 0 {
@@ -426,7 +447,7 @@ func (s *screen) tabWidth() int {
 func (s *screen) emitPart(l *line) {
 	s.emitFirst(s.row)
 	l.moved = false
-	s.out.pending = l.text(s.out.pending)
+	s.out.add(l)
 	s.out.flushIfLarge()
 	s.cells -= len(l.cells)
 	*l = line{}

@@ -35,6 +35,17 @@ type Transcript struct {
 // New returns a Transcript that writes its text to out.
 func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(&output{writer: out}, nil)} }
 
+// NewLines returns a Transcript that calls emit for each line. Line has no newline, and is valid
+// until emit returns; printed is the time at which the last character of the line was written, as
+// set by SetTime.
+func NewLines(emit func(line []byte, printed int64)) *Transcript {
+	return &Transcript{screen: newScreen(&output{emitLine: emit}, nil)}
+}
+
+// SetTime sets the time of what is written from now on, in a unit of the caller; 0 means that it is
+// unknown.
+func (t *Transcript) SetTime(now int64) { t.out.now = now }
+
 // Write processes what the agent wrote, in parts of any size. It returns the errors of the
 // underlying writer.
 func (t *Transcript) Write(p []byte) (int, error) {
@@ -139,6 +150,12 @@ func (t *Transcript) parse(b []byte) {
 // processed.
 func (t *Transcript) text(b []byte) int {
 	for at := 0; at < len(b); {
+		if n := lengthOfASCII(b[at:]); n > 0 && !t.shifted {
+			t.putASCII(b[at : at+n])
+			at += n
+			t.last = rune(b[at-1])
+			continue
+		}
 		r, size := utf8.DecodeRune(b[at:])
 		at += size
 		switch {
@@ -150,6 +167,16 @@ func (t *Transcript) text(b []byte) int {
 		case !t.c0Control(r) && r != 0x7f:
 			t.put(r)
 			t.last = r
+		}
+	}
+	return len(b)
+}
+
+// lengthOfASCII returns how many bytes at the beginning of b are printable ASCII characters.
+func lengthOfASCII(b []byte) int {
+	for i, c := range b {
+		if c < 0x20 || c >= 0x7f {
+			return i
 		}
 	}
 	return len(b)

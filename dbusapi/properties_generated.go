@@ -92,6 +92,9 @@ type Session struct {
 	SandboxTool string
 	// What that agent reaches of the network: open or none; empty if only SandboxTool knows.
 	SandboxNetwork string
+	// The id of the session whose conversation was copied to begin this one, empty if there is
+	// none. That session may have been removed. It never changes.
+	ForkedFrom string
 	// When the session was created. It never changes.
 	Timestamp uint64
 	// A description for people.
@@ -233,6 +236,7 @@ var SessionProperties = []Property{
 	{Name: "Sandbox", Announced: NeverChanges},
 	{Name: "SandboxTool", Announced: AnnouncedWithValue},
 	{Name: "SandboxNetwork", Announced: AnnouncedWithValue},
+	{Name: "ForkedFrom", Announced: NeverChanges},
 	{Name: "Timestamp", Announced: NeverChanges},
 	{Name: "Description", Announced: AnnouncedWithValue},
 	{Name: "Labels", Announced: AnnouncedWithValue},

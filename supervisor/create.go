@@ -36,6 +36,7 @@ type Spec struct {
 	OnLogin          string // ignore, resume, start
 	Exclusive        bool
 	ConversationID   string
+	ForkedFrom       string // id of the session whose conversation is copied
 	UnitProperties   []session.Property
 	// CallerEnvironment is the environment of the client, NAME=VALUE, for the run that Create starts
 	// and no later one. It is not stored.
@@ -52,6 +53,7 @@ type Spec struct {
 	idBase    string            // the beginning of a generated id
 	reserved  bool              // its ID is in creation.reserved
 	worktree  *session.Worktree // the worktree that was created for it
+	fork      *session.Fork     // the conversation that is copied
 }
 
 // Limits of the values that a client specifies for a session.
@@ -77,6 +79,9 @@ type creation struct {
 // WorkspaceBusy, ConversationBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
 func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	c := &s.loop.operations.creation
+	if err := c.completeFork(agent, &spec); err != nil {
+		return "", err
+	}
 	if err := c.checkSpec(agent, &spec); err != nil {
 		return "", err
 	}
@@ -364,5 +369,6 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		UnitProperties:   mergeProperties(nil, spec.UnitProperties),
 		Created:          time.Now(),
 		Worktree:         spec.worktree,
+		Fork:             spec.fork,
 	}
 }

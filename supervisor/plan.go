@@ -25,7 +25,7 @@ type Plan struct {
 	TmuxConfig  string // an additional configuration, or config.TmuxConfigUser, "" for none
 	Spec        shimwire.Spec
 	// Conversation replaces Spec.Args if there is a conversation to continue. It is nil for a run that
-	// is fresh in any case.
+	// is fresh in any case, unless that begins a copy of a conversation.
 	Conversation  *conversations.Continuation
 	Environment   environments.Sources // of Spec.Env
 	ExistingScope *ExistingScope       // the scope to start in, nil for a new one
@@ -53,6 +53,9 @@ func (e *entry) plan(resumed bool) Plan {
 	var conversation *conversations.Continuation
 	if resumed {
 		conversation = rules.Continuation()
+	}
+	if conversation == nil {
+		conversation = rules.Copy()
 	}
 	dir, status := set.runtimeDir(rec.ID), def.Status
 	description := rec.Description

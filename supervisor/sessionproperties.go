@@ -28,6 +28,7 @@ type Snapshot struct {
 	Sandbox          string            `property:"Sandbox"`
 	SandboxTool      string            `property:"SandboxTool"`
 	SandboxNetwork   string            `property:"SandboxNetwork"`
+	ForkedFrom       string            `property:"ForkedFrom"` // id of a session, "" if there is none
 	Description      string            `property:"Description"`
 	Labels           map[string]string `property:"Labels"`
 	OnLogin          string            `property:"OnLogin"`
@@ -198,6 +199,9 @@ func (e *entry) takeSnapshot() *Snapshot {
 		Attached:         e.run.reports.attached,
 		Interrupted:      v.State == session.Suspended && rec.EndCause() == word.Shutdown,
 		ByRequest:        e.client.knowsEnd(rec.Run, v.Result),
+	}
+	if rec.Fork != nil {
+		snap.ForkedFrom = rec.Fork.From
 	}
 	if rec.Worktree != nil {
 		snap.Worktree, snap.Repository = rec.Worktree.Branch, strings.TrimSuffix(rec.Worktree.Repository, "/.git")

@@ -78,8 +78,7 @@ func (c *ctl) printSection(title, lines string) {
 	fmt.Fprintf(c.out, "%s\n%s", c.paint(wording.Bold, title+":"), lines)
 }
 
-// printVerbHelp prints the help of a verb, with as many examples as the screen has room for, at
-// least one.
+// printVerbHelp prints the help of a verb, with as many examples as the screen has room for.
 func (c *ctl) printVerbHelp(cmd *cobra.Command) {
 	var text strings.Builder
 	for _, args := range strings.Split(strings.TrimPrefix(cmd.Use, cmd.Name()), " | ") {
@@ -94,8 +93,8 @@ func (c *ctl) printVerbHelp(cmd *cobra.Command) {
 	options := c.optionsHelp(cmd)
 	c.printSection("Options", options)
 	lines := examples[cmd.Name()]
-	if room := helpHeight - strings.Count(text.String()+options, "\n") - 4; len(lines) > max(room, 1) {
-		lines = lines[:max(room, 1)]
+	if room := helpHeight - strings.Count(text.String()+options, "\n") - 4; len(lines) > room {
+		lines = lines[:max(room, 0)]
 	}
 	if len(lines) > 0 {
 		fmt.Fprintln(c.out)

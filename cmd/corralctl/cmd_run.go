@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -40,6 +41,7 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 		f.StringArrayVar(&r.labels, "label", nil, "attach a label, `KEY=VALUE`, for list to select by")
 		f.StringVar(&r.spec.Prompt, "prompt", "", "the first prompt, a `TEXT`; - reads standard input")
 		f.StringVar(&r.spec.ConversationID, "conversation", "", "resume the agent's conversation with this `ID`")
+		f.StringVar(&r.fork, "fork", "", "begin with a copy of the conversation of `SESSION`")
 		f.StringVar(&r.spec.OnLogin, "on-login", "", "`WHAT` to do at login: ignore, resume or start")
 		f.BoolVar(&r.spec.Exclusive, "exclusive", false, "refuse if another session has the workspace")
 		f.BoolVar(&r.spec.NoStart, "no-start", false, "create the session without starting it")
@@ -57,6 +59,7 @@ type runOptions struct {
 	program     string // the agent, or the program of a command; for messages
 	directory   string
 	branch      string // of --worktree
+	fork        string // of --fork
 	environment []string
 	properties  []string
 	labels      []string
@@ -70,6 +73,9 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	if r.flags.Changed("worktree") {
 		r.spec.Worktree = &r.branch
+	}
+	if r.fork != "" && r.spec.ConversationID != "" {
+		return usagef("run", "--fork and --conversation exclude each other")
 	}
 	agent, extra, err := r.parseCommand(c, args)
 	if err != nil {
@@ -94,6 +100,11 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if err := r.checkEncoding(); err != nil {
 		return usageError(c.name, err)
 	}
+	if r.fork != "" {
+		if agent, err = r.resolveFork(ctx, c, agent); err != nil {
+			return err
+		}
+	}
 	return r.create(ctx, c, bus, agent)
 }
 
@@ -102,6 +113,8 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 func (r *runOptions) parseCommand(c *ctl, args []string) (agent string, rest []string, err error) {
 	dash := r.flags.ArgsLenAtDash()
 	switch {
+	case r.fork != "" && (dash == 0 || len(args) == 0): // the agent is that of the session
+		return "", args, nil
 	case len(args) == 1 && args[0] == commandAgent && dash != 0:
 		return "", nil, usagef("run", "run %s: missing CMD after --", commandAgent)
 	case dash < 0 && len(args) == 1:
@@ -118,6 +131,21 @@ func (r *runOptions) parseCommand(c *ctl, args []string) (agent string, rest []s
 			"corralctl run --worktree=" + wording.ShellWords(args)}
 	}
 	return "", nil, c.tooManyWordsError(args, r.flags)
+}
+
+// resolveFork sets the session whose conversation is copied. It returns the agent, by default that
+// of this session.
+func (r *runOptions) resolveFork(ctx context.Context, c *ctl, agent string) (string, error) {
+	id, err := c.resolveOne(ctx, r.fork)
+	if err != nil {
+		return "", err
+	}
+	source, err := c.client.Session(ctx, id)
+	if err != nil {
+		return "", c.cannot("fork", id, err)
+	}
+	r.spec.ForkedFrom, r.program = id, cmp.Or(agent, source.Agent)
+	return r.program, nil
 }
 
 // complete sets the rest of the spec from the options, the current directory and, for --prompt=-,
@@ -164,6 +192,9 @@ func (r *runOptions) complete(c *ctl) error {
 // workspace returns the absolute path of the requested directory. Its symbolic links are kept:
 // os.Getwd returns $PWD if that is the current directory.
 func (r *runOptions) workspace(c *ctl) (string, error) {
+	if r.fork != "" && r.directory == "" {
+		return "", nil // that of the session
+	}
 	if filepath.IsAbs(r.directory) {
 		return filepath.Clean(r.directory), nil
 	}

@@ -204,6 +204,9 @@ func (c *ctl) printStatus(status sessionStatus) {
 	if s.ConversationId != "" {
 		c.field("Conversation", "%s", c.fit(s.ConversationId, statusIndent))
 	}
+	if s.ForkedFrom != "" {
+		c.field("Forked from", "%s", s.ForkedFrom)
+	}
 	c.field("Runs", "%s", c.runsText(s, now))
 	c.printRuns(s)
 	c.printAttention(s, now)

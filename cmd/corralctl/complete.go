@@ -48,7 +48,7 @@ const completeTimeout = 500 * time.Millisecond
 // completeValues registers completions of arguments and option values with cobra, by the names that
 // help uses for them. Words is the command line.
 func (c *ctl) completeValues(words []string) {
-	completeOptions(c.commands.PersistentFlags(), c.commands)
+	c.completeOptions(c.commands.PersistentFlags(), c.commands)
 	if verb := c.verbOf(words); verb != nil {
 		c.commands.PersistentFlags().VisitAll(func(option *pflag.Flag) {
 			meaning, used := sharedMeaning(verb.Name(), option.Name)
@@ -68,7 +68,7 @@ func (c *ctl) completeValues(words []string) {
 		return matchingCompletions(word, c.argumentChoices(ctx, cmd, args))
 	}
 	for _, cmd := range c.commands.Commands() {
-		completeOptions(cmd.LocalNonPersistentFlags(), cmd)
+		c.completeOptions(cmd.LocalNonPersistentFlags(), cmd)
 		cmd.ValidArgsFunction = arguments
 	}
 }
@@ -110,14 +110,19 @@ func (c *ctl) assignShortOptions(words []string) []string {
 
 // completeOptions registers completions of the values of options. Cobra shows the usage text, which
 // is stripped of the backquotes around the name of the value.
-func completeOptions(options *pflag.FlagSet, cmd *cobra.Command) {
+func (c *ctl) completeOptions(options *pflag.FlagSet, cmd *cobra.Command) {
 	options.VisitAll(func(option *pflag.Flag) {
 		kind, usage := pflag.UnquoteUsage(option)
 		option.Usage = usage
 		_ = cmd.RegisterFlagCompletionFunc(option.Name,
 			func(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
-				if kind == "DIRECTORY" {
+				switch kind {
+				case "DIRECTORY":
 					return nil, cobra.ShellCompDirectiveFilterDirs
+				case "SESSION":
+					ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+					defer cancel()
+					return matchingCompletions(word, c.sessionChoices(ctx, cmd))
 				}
 				return matchingCompletions(word, listChoices(word, optionChoices(kind, option, args), option))
 			})

@@ -80,6 +80,9 @@ func savedSession(record *session.Session, unknown string) client.Session {
 		s.Worktree, s.Repository = record.Worktree.Branch, strings.TrimSuffix(record.Worktree.Repository, "/.git")
 	}
 	s.Sandbox = record.Sandbox
+	if record.Fork != nil {
+		s.ForkedFrom = record.Fork.From
+	}
 	if record.Run != nil {
 		s.SandboxTool, s.SandboxNetwork = record.Run.SandboxTool, record.Run.SandboxNetwork
 		s.Unit, s.ExecMainStartTimestamp, s.Resumed = record.Run.Unit, microseconds(record.Run.Started), record.Run.Resumed

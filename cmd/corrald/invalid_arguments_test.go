@@ -73,6 +73,7 @@ func (d *corrald) invalidCalls() []invalidCall {
 		"Id": 7, "Description": true, "Command": "true", "WorkingDirectory": []string{"/"}, "Environment": "A=b",
 		"Prompt": []string{"p"}, "Labels": []string{"a"},
 		"Start": "yes", "OnLogin": false, "Exclusive": "yes", "Worktree": uint32(1), "ConversationId": int64(1),
+		"ForkedFrom":     true,
 		"UnitProperties": []string{"MemoryMax=1"},
 	} {
 		create("wrong type: "+key, dbusapi.InvalidArgs, []string{key}, spec{key: value})

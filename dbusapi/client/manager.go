@@ -26,6 +26,7 @@ type Spec struct {
 	Command          []string
 	Arguments        []string // appended to the agent's own command
 	ConversationID   string   // the agent's id of a conversation to continue
+	ForkedFrom       string   // id of the session whose conversation is copied
 	WorkingDirectory string
 	Environment      []string // NAME=VALUE, for every run; the daemon stores it
 	Prompt           string
@@ -44,7 +45,8 @@ func (c *Client) variants(s Spec) map[string]dbus.Variant {
 	m := map[string]dbus.Variant{}
 	for key, value := range map[string]any{
 		"Id": s.ID, "Description": s.Description, "WorkingDirectory": s.WorkingDirectory, "Prompt": s.Prompt,
-		"OnLogin": s.OnLogin, "ConversationId": s.ConversationID, "Command": s.Command, "Arguments": s.Arguments,
+		"OnLogin": s.OnLogin, "ConversationId": s.ConversationID, "ForkedFrom": s.ForkedFrom, "Command": s.Command,
+		"Arguments":   s.Arguments,
 		"Environment": s.Environment, "Labels": s.Labels, "Exclusive": s.Exclusive, "UnitProperties": s.UnitProperties,
 		"Sandbox": s.Sandbox,
 	} {

@@ -28,6 +28,7 @@ var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 	"Sandbox":           typedField(func(s *supervisor.Spec) *string { return &s.Sandbox }),
 	"OnLogin":           typedField(func(s *supervisor.Spec) *string { return &s.OnLogin }),
 	"ConversationId":    typedField(func(s *supervisor.Spec) *string { return &s.ConversationID }),
+	"ForkedFrom":        typedField(func(s *supervisor.Spec) *string { return &s.ForkedFrom }),
 	"Command":           typedField(func(s *supervisor.Spec) *[]string { return &s.Command }),
 	"Arguments":         typedField(func(s *supervisor.Spec) *[]string { return &s.Arguments }),
 	"Environment":       typedField(func(s *supervisor.Spec) *[]string { return &s.Environment }),

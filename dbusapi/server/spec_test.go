@@ -37,6 +37,7 @@ func TestParseSpec(t *testing.T) {
 			"OnLogin":          v("resume"),
 			"ConversationId":   v("c1"),
 			"Sandbox":          v("workspace"),
+			"ForkedFrom":       v("site"),
 			"Start":            v(false),
 			"UnitProperties":   v(properties),
 			"x-mine":           v(int32(3)),
@@ -50,6 +51,7 @@ func TestParseSpec(t *testing.T) {
 			OnLogin:          "resume",
 			ConversationID:   "c1",
 			Sandbox:          "workspace",
+			ForkedFrom:       "site",
 			NoStart:          true,
 			UnitProperties: []session.Property{
 				{Name: "MemoryMax", Signature: "t", Value: "@t 536870912"},

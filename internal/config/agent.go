@@ -45,9 +45,9 @@ var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 var agentSections = []string{"Agent", "Environment", "Sandbox", "Status", "Scope"}
 
 // Agent is the definition of an agent: agents/NAME.agent with its drop-ins. Command, ResumeCommand,
-// IdCommand, Environment, EnvironmentFiles, Directories and the defaults contain specifiers, which
-// Expand replaces; those in ResumeCondition are replaced by ExpandPatterns. All specifiers were
-// checked while loading.
+// ForkCommand, IdCommand, Environment, EnvironmentFiles, Directories and the defaults contain
+// specifiers, which Expand replaces; those in ResumeCondition are replaced by ExpandPatterns. All
+// specifiers were checked while loading.
 type Agent struct {
 	Name        string
 	Description string
@@ -56,6 +56,10 @@ type Agent struct {
 	Detect        []string
 	Command       []string // Command=: argument vector of a fresh run; empty only for CommandAgent
 	ResumeCommand []string // ResumeCommand=: continues a conversation; empty if the agent cannot do that
+	ForkCommand   []string // ForkCommand=: begins a copy of a conversation; empty if the agent cannot do that
+	// ForkElsewhere=no: ForkCommand= cannot be used in another workspace than that of the
+	// conversation.
+	NoForkElsewhere bool
 	// ResumeCondition=: file name patterns; a conversation exists if any of them matches a file. nil
 	// if that cannot be determined.
 	ResumeCondition    []string
@@ -162,7 +166,7 @@ func (l *agentLoader) apply(assignments []assignment) {
 			l.agent.setProperty(a.key, a.value)
 			continue
 		}
-		err := l.checkInstance(a)
+		err := l.checkAvailable(a)
 		if err == nil {
 			err = l.parsers.set(a.section+"."+a.key, a)
 		}
@@ -172,14 +176,18 @@ func (l *agentLoader) apply(assignments []assignment) {
 	}
 }
 
-// checkInstance returns an error if the assignment uses %I, which only instances have.
-func (l *agentLoader) checkInstance(a assignment) error {
-	expanded := []string{
-		"Command", "ResumeCommand", "ResumeCondition", "IdCommand", "Set", "EnvironmentFile", "CreateDirectory",
-		"Writable", "ReadOnly",
+// checkAvailable returns an error if the assignment uses %I, which only instances have, or %F,
+// which only ForkCommand= has.
+func (l *agentLoader) checkAvailable(a assignment) error {
+	expanded := []string{"Command", "ResumeCommand", "ForkCommand", "ResumeCondition", "IdCommand", "Set",
+		"EnvironmentFile", "CreateDirectory", "Writable", "ReadOnly"}
+	if !slices.Contains(expanded, a.key) {
+		return nil
 	}
-	if _, _, isInstance := CutInstance(l.agent.Name); !isInstance && slices.Contains(expanded, a.key) &&
-		UsesInstance(a.value) {
+	if a.key != "ForkCommand" && usesSpecifier(a.value, 'F') {
+		return fmt.Errorf("%s=: %%F has a value only in ForkCommand=", a.key)
+	}
+	if _, _, isInstance := CutInstance(l.agent.Name); !isInstance && UsesInstance(a.value) {
 		return fmt.Errorf("%s=: %%I has a value only in the files of a template, such as %s@.agent", a.key, l.agent.Name)
 	}
 	return nil
@@ -203,6 +211,8 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.Description":     parser(&agent.Description, "", anyText),
 		"Agent.Command":         parser(&agent.Command, nil, command),
 		"Agent.ResumeCommand":   parser(&agent.ResumeCommand, nil, command),
+		"Agent.ForkCommand":     parser(&agent.ForkCommand, nil, command),
+		"Agent.ForkElsewhere":   parser(&agent.NoForkElsewhere, false, negated),
 		"Agent.ResumeCondition": l.list(&agent.ResumeCondition, checkPattern, addNew),
 		"Agent.ResumeContent":   parser(&agent.ResumeContent, nil, regexp.Compile),
 		"Agent.Detect":          parser(&agent.Detect, nil, programs),

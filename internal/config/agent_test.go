@@ -26,6 +26,7 @@ func TestLoadAgents(t *testing.T) {
 		fmt.Fprintf(&b, "  Environment %q, without %q\n  Properties %q\n  from %s %s\n",
 			a.Environment, a.UnsetEnvironment, a.Properties, a.Source, a.DropIns)
 		if a.IdFile != nil {
+			fmt.Fprintf(&b, "  ForkCommand %q, elsewhere %v\n", a.ForkCommand, !a.NoForkElsewhere)
 			fmt.Fprintf(&b, "  ResumeCondition %q\n  IdFile %s with %s\n  IdPattern %s\n  StopWhom %s after %v\n  Programs %q\n",
 				a.ResumeCondition, a.IdFile, a.IdFileContent, a.IdPattern, a.StopTarget, a.StopTimeout(), a.Programs())
 		}

@@ -58,6 +58,14 @@ func (l *agentLoader) checkContradictions() {
 	warnIf("IdCommand", UsesConversation(agent.IdCommand), "IdCommand= has %U, the id that the command has to create")
 	warnIf("Command", UsesConversation(agent.Command) && !idKnown,
 		"Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create")
+	warnIf("ForkCommand", len(agent.ForkCommand) > 0 && !usesForked(agent.ForkCommand),
+		"ForkCommand= has no %F, the ID of the conversation that it has to copy")
+	warnIf("ForkCommand", UsesConversation(agent.ForkCommand) && !idKnown,
+		"ForkCommand= has %U, which is unknown before the agent runs unless IdSource= is preset or history-file")
+	warnIf("ForkCommand", agent.IdSource == IdCreate && len(agent.ForkCommand) > 0,
+		"ForkCommand= has no effect with IdSource=create")
+	warnIf("ForkElsewhere", agent.NoForkElsewhere && len(agent.ForkCommand) == 0,
+		"ForkElsewhere= has no effect without a ForkCommand=")
 	warnIf("IdFileContent", agent.IdFileContent != nil && agent.IdFile == nil,
 		"IdFileContent= has no effect without an IdFile=")
 	warnIf("LimitRecord", agent.LimitRecord != nil && agent.IdFile == nil, "LimitRecord= has no effect without an IdFile=")

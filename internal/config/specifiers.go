@@ -14,6 +14,7 @@ import (
 // Specifiers holds the values of the specifiers in an agent's definition for one run.
 type Specifiers struct {
 	Conversation string // %U: the id of the conversation, as the agent knows it
+	Forked       string // %F: the id of the conversation that is copied
 	Session      string // %i: the session's id
 	Instance     string // %I: the part of the agent's name after "@"
 	Workspace    string // %w: the session's working directory
@@ -71,6 +72,11 @@ func (s Specifiers) value(letter byte) (string, error) {
 			return "", err
 		}
 		value = s.Conversation[:min(len(s.Conversation), 8)]
+	case 'F':
+		if s.Forked != "" && !ValidConversationID(s.Forked) {
+			return "", fmt.Errorf("invalid conversation id %q", s.Forked)
+		}
+		value = s.Forked
 	case 'P':
 		value = s.Share
 	case 'i':
@@ -101,7 +107,7 @@ func checkSpecifiers(arg string) error {
 }
 
 func knownSpecifier(letter byte) (string, error) {
-	if !strings.Contains("U8iIwthEP", string(rune(letter))) {
+	if !strings.Contains("U8FiIwthEP", string(rune(letter))) {
 		return "", unknownSpecifier(letter)
 	}
 	return "", nil
@@ -120,6 +126,11 @@ func usesSpecifier(arg string, letters ...byte) bool {
 // UsesConversation reports whether the command contains the conversation id.
 func UsesConversation(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return usesSpecifier(arg, 'U', '8') })
+}
+
+// usesForked reports whether the command contains the id of the conversation that is copied.
+func usesForked(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return usesSpecifier(arg, 'F') })
 }
 
 // UsesInstance reports whether the text contains the instance of a template.

@@ -33,14 +33,20 @@ type Rules struct {
 func (r Rules) SetCommands() (err error) {
 	rec, def := r.Session, r.Definition
 	specified := rec.ConversationID != ""
-	if !specified && r.generatesID() {
+	if !specified && r.generatesID() && !r.choosesCopyID() {
 		rec.ConversationID = newUUID()
+	}
+	if rec.Fork != nil {
+		rec.Fork.Copy = rec.ConversationID
+		if _, err = config.Expand(def.ForkCommand, r.forkValues(rec.ConversationID)); err != nil {
+			return fmt.Errorf("ForkCommand: %w", err)
+		}
 	}
 	if !rec.Defined {
 		return nil
 	}
 	values, expand := r.values(rec.ConversationID), config.Expand
-	if def.IdSource == config.IdCreate {
+	if def.IdSource == config.IdCreate || r.choosesCopyID() {
 		expand = config.ExpandKnown // there is no id yet
 	}
 	if rec.Command, err = expand(def.Command, values); err != nil {
@@ -94,7 +100,7 @@ func (r Rules) KnownID(resumed bool) string {
 func (r Rules) AssignID(resumed bool) (id string, create bool) {
 	id = r.KnownID(resumed)
 	switch {
-	case id != "" || !r.Session.Defined:
+	case id != "" || !r.Session.Defined || r.choosesCopyID():
 		return id, false
 	case r.generatesID():
 		return newUUID(), false
@@ -102,14 +108,39 @@ func (r Rules) AssignID(resumed bool) (id string, create bool) {
 	return "", r.Definition.IdSource == config.IdCreate
 }
 
+// forkValues is values for ForkCommand=.
+func (r Rules) forkValues(id string) config.Specifiers {
+	values := r.values(id)
+	values.Forked = r.Session.Fork.Conversation
+	return values
+}
+
+// isFork reports whether the session's conversation is the one that begins as a copy of another. It
+// is no longer after the agent, or a later fresh run, has begun another conversation.
+func (r Rules) isFork() bool {
+	fork := r.Session.Fork
+	return fork != nil && fork.Copy == r.Session.ConversationID
+}
+
+// choosesCopyID reports whether the agent chooses the id of the copy with which the session's
+// conversation begins, although Corral may choose those of others.
+func (r Rules) choosesCopyID() bool {
+	return r.isFork() && !config.UsesConversation(r.Definition.ForkCommand)
+}
+
 // FreshCommand returns the command of a run that begins a conversation, or that has none. It is
-// that of the agent's definition. If the definition was removed or cannot be used, and for a
-// session with a command of its own, it is that in the session's record.
+// that of the agent's definition, ForkCommand= for a conversation that begins as a copy. If the
+// definition was removed or cannot be used, and for a session with a command of its own, it is that
+// in the session's record.
 func (r Rules) FreshCommand() []string { return r.freshCommand(r.Session.ConversationID) }
 
 func (r Rules) freshCommand(id string) []string {
 	if rec := r.Session; rec.Defined {
-		if args, err := config.Expand(r.Definition.Command, r.values(id)); err == nil && len(args) > 0 {
+		template, values := r.Definition.Command, r.values(id)
+		if r.isFork() && len(r.Definition.ForkCommand) > 0 {
+			template, values = r.Definition.ForkCommand, r.forkValues(id)
+		}
+		if args, err := config.Expand(template, values); err == nil && len(args) > 0 {
 			return append(args, rec.Arguments...)
 		}
 	}
@@ -139,8 +170,9 @@ func (r Rules) Continuation() *Continuation {
 		return nil
 	}
 	if rec.ConversationID != "" {
-		c.Saved = r.saved()
+		c.Saved = r.saved(rec.ConversationID)
 	}
+	c.Original = r.original()
 	if r.assignsID() {
 		c.FreshID = rec.ConversationID
 	}
@@ -151,11 +183,29 @@ func (r Rules) Continuation() *Continuation {
 	return c
 }
 
-// saved returns the condition on which the session's conversation was saved.
-func (r Rules) saved() Saved {
+// Copy returns what a run needs that begins the session's conversation as a copy of another, nil if
+// that is none, or if nothing has to be checked before.
+func (r Rules) Copy() *Continuation {
+	if original := r.original(); original != nil {
+		return &Continuation{Original: original}
+	}
+	return nil
+}
+
+// original returns the field Original of a Continuation.
+func (r Rules) original() *Saved {
+	if !r.isFork() || !r.Session.Defined || len(r.Definition.ForkCommand) == 0 {
+		return nil
+	}
+	saved := r.saved(r.Session.Fork.Conversation)
+	return &saved
+}
+
+// saved returns the condition on which the conversation with this id was saved.
+func (r Rules) saved(id string) Saved {
 	return Saved{
 		Patterns: slices.Clone(r.Definition.ResumeCondition), Content: r.Definition.ResumeContent,
-		Values: r.values(r.Session.ConversationID),
+		Values: r.values(id),
 	}
 }
 
@@ -225,7 +275,7 @@ func (r Rules) Printed() *Printed {
 	case run.ConversationFrom != "" && (run.ConversationFrom != session.Given || len(def.ResumeCondition) == 0):
 		return nil
 	}
-	return &Printed{Pattern: def.IdPattern, Saved: r.saved()}
+	return &Printed{Pattern: def.IdPattern, Saved: r.saved(r.Session.ConversationID)}
 }
 
 // Continues reports whether a run that is about to begin continues a conversation, as far as that

@@ -374,3 +374,43 @@ func TestIsSameAgent(t *testing.T) {
 		})
 	}
 }
+
+// The session's first conversation begins as a copy, however often it is begun; later ones do not.
+func TestCommands_OfACopy(t *testing.T) {
+	for name, c := range map[string]struct {
+		source string
+		fork   []string
+		first  []string // %U is the id in the record
+		known  bool     // the id of the copy
+	}{
+		"Corral chooses the id": {
+			config.IdPreset, []string{"a", "--fork", "%F", "%U"}, []string{"a", "--fork", "o", "%U"}, true,
+		},
+		"the agent chooses the id": {
+			config.IdReport, []string{"a", "--fork", "%F"}, []string{"a", "--fork", "o"}, false,
+		},
+		"the agent chooses only that of a copy": {
+			config.IdPreset, []string{"a", "--fork", "%F"}, []string{"a", "--fork", "o"}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := &session.Session{Defined: true, Arguments: []string{"x"}, Fork: &session.Fork{From: "s", Conversation: "o"}}
+			rules := Rules{Session: rec, Definition: definition(c.source)}
+			rules.Definition.ForkCommand = c.fork
+			require.NoError(t, rules.SetCommands())
+			assert.Equal(t, c.known, rec.ConversationID != "")
+			for range 2 { // again, if nothing was saved
+				id, _ := rules.AssignID(false)
+				assert.Equal(t, rec.ConversationID, id)
+				want, err := config.Expand(c.first, config.Specifiers{Conversation: rec.ConversationID})
+				require.NoError(t, err)
+				assert.Equal(t, append(want, "x"), rules.FreshCommand())
+				require.NotNil(t, rules.Copy())
+				assert.Equal(t, "o", rules.Copy().Original.Values.Conversation)
+			}
+			rec.ConversationID = "another"
+			assert.NotContains(t, rules.FreshCommand(), "--fork")
+			assert.Nil(t, rules.Copy())
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package conversations
 
 import (
+	"fmt"
 	"io"
 	"path/filepath"
 	"regexp"
@@ -16,9 +17,9 @@ import (
 // function because the result is rarely needed, and may require a login shell to run.
 type Variables func() ([]environment.Variable, error)
 
-// Continuation is what a run needs that is to continue a conversation.
+// Continuation is what a run needs that is to continue a conversation, or to begin a copy of one.
 type Continuation struct {
-	Resume  []string // the command that continues it
+	Resume  []string // the command that continues it; nil for a run that begins a conversation
 	Saved   Saved    // on which condition it was saved
 	FreshID string   // id of the conversation begun if nothing was saved, "" if the agent chooses it
 
@@ -26,6 +27,10 @@ type Continuation struct {
 	// prevents a new conversation with the same id, and OtherCommand begins one with OtherID.
 	OtherID      string
 	OtherCommand []string
+
+	// Original is the conversation that a run copies if it begins one, with the condition on which
+	// that was saved. It is nil if the run copies none, or if that cannot be determined.
+	Original *Saved
 }
 
 // Choose returns the command that the run with this id executes: the one that continues the
@@ -35,16 +40,26 @@ type Continuation struct {
 func (c Continuation) Choose(
 	run string, fresh []string, variables Variables,
 ) (command []string, notFound *session.ConversationNotFound, err error) {
-	saved, begun, err := c.Saved.check(variables)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case saved:
-		return c.Resume, nil, nil
-	case begun && c.OtherID != "":
-		return c.OtherCommand, &session.ConversationNotFound{Run: run, ID: c.OtherID}, nil
+	begun := false
+	if len(c.Resume) > 0 {
+		var saved bool
+		if saved, begun, err = c.Saved.check(variables); err != nil || saved {
+			return c.Resume, nil, err
+		}
+		notFound = &session.ConversationNotFound{Run: run, ID: c.FreshID}
 	}
-	return fresh, &session.ConversationNotFound{Run: run, ID: c.FreshID}, nil
+	if c.Original != nil {
+		if saved, _, err := c.Original.check(variables); err != nil {
+			return nil, nil, err
+		} else if !saved {
+			return nil, nil, fmt.Errorf("cannot copy conversation %s: it was not saved", c.Original.Values.Conversation)
+		}
+	}
+	if begun && c.OtherID != "" {
+		notFound.ID = c.OtherID
+		return c.OtherCommand, notFound, nil
+	}
+	return fresh, notFound, nil
 }
 
 // Saved is the condition on which an agent has saved a conversation. Without patterns, it is always

@@ -78,8 +78,39 @@ func TestChoose(t *testing.T) {
 			}
 		})
 	}
-	_, _, err := Continuation{Saved: Saved{Patterns: []string{"%h/x"}}}.Choose("r", fresh, noVariables)
+	_, _, err := Continuation{Resume: resume, Saved: Saved{Patterns: []string{"%h/x"}}}.Choose("r", fresh, noVariables)
 	require.ErrorContains(t, err, "it was asked for")
-	_, _, err = Continuation{Saved: Saved{Patterns: []string{"%h/%U"}}}.Choose("r", fresh, variable("A", "", ""))
+	_, _, err = Continuation{Resume: resume, Saved: Saved{Patterns: []string{"%h/%U"}}}.Choose("r", fresh,
+		variable("A", "", ""))
 	assert.ErrorContains(t, err, "cannot expand")
+}
+
+// A copy of a conversation is begun only if that was saved.
+func TestChoose_CopiesWhatWasSaved(t *testing.T) {
+	home := t.TempDir()
+	write(t, home, "original", "a message")
+	write(t, home, "copy", "a message")
+	none := func() ([]environment.Variable, error) { return nil, nil }
+	saved := func(id string) *Saved {
+		return &Saved{[]string{"%h/%U"}, nil, config.Specifiers{Conversation: id, Home: home}}
+	}
+	fork, resume := []string{"a", "--fork"}, []string{"a", "-r"}
+	command, notFound, err := Continuation{Original: saved("original")}.Choose("r", fork, none)
+	require.NoError(t, err)
+	assert.Equal(t, fork, command)
+	assert.Nil(t, notFound)
+
+	_, _, err = Continuation{Original: saved("lost")}.Choose("r", fork, none)
+	require.EqualError(t, err, "cannot copy conversation lost: it was not saved")
+
+	begun := Continuation{Resume: resume, Saved: *saved("begun"), FreshID: "begun", Original: saved("original")}
+	command, notFound, err = begun.Choose("r", fork, none)
+	require.NoError(t, err)
+	assert.Equal(t, fork, command, "nothing was said in the copy yet")
+	assert.Equal(t, &session.ConversationNotFound{Run: "r", ID: "begun"}, notFound)
+
+	continued := Continuation{Resume: resume, Saved: *saved("copy"), Original: saved("lost")}
+	command, _, err = continued.Choose("r", fork, none)
+	require.NoError(t, err)
+	assert.Equal(t, resume, command, "the copy does not depend on the original")
 }

@@ -19,6 +19,10 @@ func (s *Session) Clone() *Session {
 		w := *s.Worktree
 		c.Worktree = &w
 	}
+	if s.Fork != nil {
+		f := *s.Fork
+		c.Fork = &f
+	}
 	c.Past = slices.Clone(s.Past)
 	if s.Run != nil {
 		r := *s.Run

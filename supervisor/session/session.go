@@ -19,6 +19,13 @@ import (
 // MaxPast is the greatest number of earlier runs in a session's record.
 const MaxPast = 20
 
+// Fork describes a conversation that begins as a copy of another session's. It never changes.
+type Fork struct {
+	From         string `json:"from"`           // the id of that session
+	Conversation string `json:"conversation"`   // the id of its conversation
+	Copy         string `json:"copy,omitempty"` // the id of the copy, "" if the agent chooses it
+}
+
 // Session is one supervised instance of an agent. The requests come first, then the facts.
 type Session struct {
 	ID          string `json:"id"`
@@ -50,6 +57,8 @@ type Session struct {
 	// ConversationID is the conversation that ResumeCommand continues: the last known one. It is
 	// never deleted, only replaced.
 	ConversationID string `json:"conversation_id,omitempty"`
+	// Fork is the conversation that the session's first one is a copy of, nil if it is none.
+	Fork *Fork `json:"fork,omitempty"`
 	// EarlierConversations has the ids of the conversations before that one, the oldest first.
 	EarlierConversations []string `json:"earlier_conversations,omitempty"`
 

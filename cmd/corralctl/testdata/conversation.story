@@ -28,6 +28,30 @@ corralctl: cannot resume "shop": conversation "…" is in use by session "other"
 hint: corralctl attach other
 [exit 1]
 
+# A copy of a conversation, by an agent that can make one.
+$ corralctl run --fork shop
+corralctl: cannot fork session "shop": the definition of agent "talker" has no ForkCommand=; see corral.agent(5)
+[exit 1]
+$ printf 'ForkCommand=sh %%h/talk --fork %%F %%U\n' >>~/config/corral/agents/talker.agent && corralctl reload && git init -q . && git -c user.name=A -c user.email=a@b commit -q --allow-empty -m first
+$ corralctl run --fork shop --worktree=idea
+Started session idea (app-corral-talker-idea.scope).
+$ corralctl status -n0 idea | grep 'Workspace\|Forked'
+    Workspace: ~/.local/share/corral/worktrees/idea
+  Forked from: shop
+$ corralctl run --fork shop -q --id again -- --model x && corralctl show -p Command --value again
+sh …/talk --session-id … --model x
+$ corralctl run --fork nobody
+corralctl: cannot run "nobody": no such session
+[exit 4]
+$ corralctl run --fork shop --conversation x
+corralctl: --fork and --conversation exclude each other
+hint: corralctl help run
+[exit 2]
+$ corralctl run --fork idea -q --id early
+corralctl: cannot start "early": cannot copy conversation …: it was not saved
+hint: corralctl status early
+[exit 1]
+
 # A definition that cannot work is reported with file and line.
 $ printf '[Agent]\nComand=sh\nCommand=sh %%h/talk %%U\n' >~/new && EDITOR="cp $HOME/new" corralctl edit --full talker
 corralctl: cannot edit "talker": …/talker.agent:2: unknown key Comand= in section [Agent], ignored; …/talker.agent:3: Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create; nothing was changed

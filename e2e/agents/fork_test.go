@@ -1,4 +1,4 @@
-//go:build e2e || agents
+//go:build agents
 
 package agents
 
@@ -13,8 +13,13 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-func TestFork_Claude(t *testing.T) { forks(t, claude, true) }
-func TestFork_Codex(t *testing.T)  { forks(t, codex, true) }
+func TestFork_Claude(t *testing.T)   { forks(t, claude, true) }
+func TestFork_Codex(t *testing.T)    { forks(t, codex, true) }
+func TestFork_Droid(t *testing.T)    { forks(t, droid, false) }
+func TestFork_Kilo(t *testing.T)     { forks(t, kilo, false) }
+func TestFork_Opencode(t *testing.T) { forks(t, opencode, false) }
+func TestFork_Pi(t *testing.T)       { forks(t, pi, true) }
+func TestFork_Qwen(t *testing.T)     { forks(t, qwen, false) }
 
 // forks copies the conversation of a running session, in its workspace and, if the agent can do
 // that elsewhere, in a new worktree. The copies know the prompts before, and the conversations

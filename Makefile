@@ -242,9 +242,9 @@ INSTALLED = \
 	$(foreach f,$(EXTRAS),'644:contrib/$(f):$(DOCDIR)/examples/$(f)') \
 	$(foreach f,$(EXTRA_PROGRAMS),'755:contrib/$(f):$(DOCDIR)/examples/$(f)')
 
-# Examples for bars, trays and menus, of which users take what they need. The files for package
+# Examples for bars, trays, menus and sandboxes, of which users take what they need. The files for package
 # builders are not included.
-EXTRAS = waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop
+EXTRAS = waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop sandboxes/podman.sandbox sandboxes/srt.sandbox sandboxes/srt.json
 EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/corral-rofi indicator/corral-indicator
 
 # Relative to packaging/hooks. Gemini CLI complains about hooks that another user than root can

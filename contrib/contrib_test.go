@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -268,4 +269,16 @@ func TestPicker(t *testing.T) {
 	arguments := testbed.WaitFile(t, opened, func([]byte) bool { return true })
 	assert.Contains(t, string(arguments), "attach cart")
 	assert.Equal(t, "2", p.run("corralctl", "show", "-P", "NRuns", "cart"), "it had ended, and was resumed")
+}
+
+func TestSandboxes_AreProfiles(t *testing.T) {
+	profiles, warnings := config.LoadSandboxes([]string{"."})
+	assert.Empty(t, warnings)
+	assert.Equal(t, []string{"podman", "srt"}, profiles.Names())
+	for name, profile := range profiles {
+		assert.Equal(t, name, profile.Wrapper[0])
+	}
+	settings, err := os.ReadFile("sandboxes/srt.json")
+	require.NoError(t, err)
+	assert.True(t, json.Valid(settings))
 }

@@ -21,42 +21,58 @@ func (s *Supervisor) IsInstalled(ctx context.Context, def config.Agent) bool {
 
 // checkInstalled returns an error if the program of the agent is missing, before anything is
 // created: a person has to install the agent. A session that is not to be started may be created
-// before its agent is installed. A client's Command is checked by checkExecutable. Errors:
-// AgentNotInstalled, StartFailed.
+// before its agent is installed. A client's Command, and the Wrapper= of a sandbox, are checked by
+// checkExecutable. Errors: AgentNotInstalled, ConfigError, Invalid, StartFailed.
 func (c *creation) checkInstalled(ctx context.Context, agent string, spec *Spec) error {
-	switch {
-	case spec.NoStart:
+	if spec.NoStart {
 		return nil
-	case len(spec.Command) > 0 && spec.Worktree != nil:
-		return c.checkExecutable(ctx, agent, spec, "") // the worktree does not exist yet
-	case len(spec.Command) > 0:
-		return c.checkExecutable(ctx, agent, spec, spec.WorkingDirectory)
 	}
 	agents, err := c.loop.agents()
 	if err != nil {
 		return err
 	}
 	def, _ := agents.Find(agent)
+	command, err := c.wrapper(def, spec)
+	switch {
+	case err != nil:
+		return err
+	case command == nil:
+		command = spec.Command
+	case strings.Contains(command[0], "%"): // the start returns the error
+		return nil
+	}
+	if len(command) > 0 {
+		return c.checkExecutable(ctx, def, spec, command[0])
+	}
 	if found, err := c.hasProgram(ctx, def, spec); found || err != nil {
 		return err
 	}
 	return refuse(AgentNotInstalled, "agent %q is not installed: command %q not found", agent, def.Programs()[0])
 }
 
-// checkExecutable returns an error if the first run, in dir, could not execute a client's Command,
-// so that a typing error leaves no failed session. An empty dir stands for a workspace that does
-// not exist yet. Errors: StartFailed.
-func (c *creation) checkExecutable(ctx context.Context, agent string, spec *Spec, dir string) error {
-	agents, err := c.loop.agents()
-	if err != nil {
+// wrapper returns the Wrapper= of a new session's sandbox, nil if it has none: the program of the
+// agent is then one in the sandbox, which Corral cannot look up. Errors: ConfigError, Invalid.
+func (c *creation) wrapper(def config.Agent, spec *Spec) (command []string, err error) {
+	err = c.loop.try(func() error {
+		name, err := c.loop.settings.chooseSandbox(def, spec.Sandbox)
+		command = c.loop.settings.config.Sandboxes[name].Wrapper // no profile has an empty name
 		return err
-	}
-	def, _ := agents.Find(agent)
+	})
+	return command, err
+}
+
+// checkExecutable returns an error if the first run could not execute a program, so that a typing
+// error leaves no failed session. Errors: StartFailed.
+func (c *creation) checkExecutable(ctx context.Context, def config.Agent, spec *Spec, program string) error {
 	env, known, err := c.firstEnvironment(def, spec)
 	if err != nil || !known {
 		return err
 	}
-	if err := c.loop.system.Environments.FindProgram(ctx, spec.Command[0], dir, env); err != nil {
+	dir := spec.WorkingDirectory
+	if spec.Worktree != nil && spec.worktree == nil { // it does not exist yet
+		dir = ""
+	}
+	if err := c.loop.system.Environments.FindProgram(ctx, program, dir, env); err != nil {
 		return refuse(StartFailed, "%v", err)
 	}
 	return nil
@@ -67,6 +83,9 @@ func (c *creation) checkExecutable(ctx context.Context, agent string, spec *Spec
 // Errors: StartFailed if an environment file of the definition cannot be used.
 func (c *creation) hasProgram(ctx context.Context, def config.Agent, spec *Spec) (bool, error) {
 	programs := def.Programs()
+	if wrapper, err := c.wrapper(def, spec); err == nil && wrapper != nil {
+		programs = wrapper[:1]
+	}
 	hasSpecifier := func(program string) bool { return strings.Contains(program, "%") }
 	if len(programs) == 0 || slices.ContainsFunc(programs, hasSpecifier) {
 		return true, nil

@@ -72,8 +72,8 @@ func (c *creation) createInWorktree(ctx context.Context, agent string, spec Spec
 	spec.ID, spec.reserved = id, true
 	spec.worktree, spec.WorkingDirectory = &saved, dir
 	spec.workspace, spec.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
-	if len(spec.Command) > 0 && !spec.NoStart { // only now can it be searched for in the worktree
-		err = c.checkExecutable(ctx, agent, &spec, dir)
+	if len(spec.Command) > 0 { // only now can it be searched for in the worktree
+		err = c.checkInstalled(ctx, agent, &spec)
 	}
 	created := ""
 	if err == nil {

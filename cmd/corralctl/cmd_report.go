@@ -15,6 +15,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
@@ -203,12 +204,40 @@ func sendReport(r client.Report, conversation string) error {
 		return nil
 	}
 	text, err := json.Marshal(reportNow(r))
+	sent := false
 	if err == nil {
-		_, err = daemon.SdNotify(false, shimwire.ReportVariable+"="+string(text))
+		sent, err = daemon.SdNotify(false, shimwire.ReportVariable+"="+string(text))
+	}
+	if sent {
+		err = waitForReceiver()
 	}
 	if err != nil {
 		return &failure{code: exitFailed, message: "cannot report: " + err.Error()}
 	}
+	return nil
+}
+
+// waitForReceiver waits, like sd_notify_barrier(3), until what was sent to the notification socket
+// has been received, or for reportTimeout: the shim looks up the sender's control group by its
+// process ID, and ignores a sender that has exited.
+func waitForReceiver() error {
+	received, held, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = received.Close(), held.Close() }()
+	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(socket) }()
+	to := &unix.SockaddrUnix{Name: os.Getenv("NOTIFY_SOCKET")}
+	if err := unix.Sendmsg(socket, []byte("BARRIER=1"), unix.UnixRights(int(held.Fd())), to, 0); err != nil {
+		return err
+	}
+	_ = held.Close()
+	_ = received.SetReadDeadline(time.Now().Add(reportTimeout))
+	_, _ = received.Read(make([]byte, 1)) // the end of the file: the receiver has closed its copy
 	return nil
 }
 

@@ -2,8 +2,10 @@ package main
 
 import (
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
@@ -99,6 +102,33 @@ func TestReport_StartsFast(t *testing.T) {
 		least = min(least, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 	}
 	assert.Less(t, least, 20*time.Millisecond)
+}
+
+// TestReport_InSandboxWaitsForReceiver reports through a notification socket. The receiver must be
+// able to look up the sender's control group, so the sender must not exit before that.
+func TestReport_InSandboxWaitsForReceiver(t *testing.T) {
+	path := filepath.Join(testbed.Dir(t), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	defer func() { _ = socket.Close() }()
+	report := exec.Command(testbed.Programs(t).Corralctl, "report", "idle")
+	report.Env = append(os.Environ(), "CORRAL_SESSION=shop", "CORRAL_SANDBOX=workspace", "NOTIFY_SOCKET="+path)
+	require.NoError(t, report.Start())
+	require.NoError(t, socket.SetDeadline(time.Now().Add(10*time.Second)))
+	text, control := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(4))
+	n, _, _, _, err := socket.ReadMsgUnix(text, nil)
+	require.NoError(t, err)
+	assert.Regexp(t, `^X_CORRAL_REPORT=\{.*"idle"`, string(text[:n]))
+	n, size, _, _, err := socket.ReadMsgUnix(text, control)
+	require.NoError(t, err)
+	assert.Equal(t, "BARRIER=1", string(text[:n]))
+	messages, err := unix.ParseSocketControlMessage(control[:size])
+	require.NoError(t, err)
+	require.Len(t, messages, 1)
+	held, err := unix.ParseUnixRights(&messages[0])
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(held[0]))
+	require.NoError(t, report.Wait())
 }
 
 func FuzzHookPayload(f *testing.F) {

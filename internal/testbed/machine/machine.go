@@ -140,9 +140,9 @@ func (m *Machine) insertDisk() error {
 // bootScript runs as the machine's first process and then executes systemd. Its arguments are the
 // root directory and the claimed directory. The machine has the devices of a container and none of
 // the host's, and may not change the kernel or the clock. It boots machine.target, which starts
-// what a user's session needs and not what the host's administrator has enabled. Its root is not that
-// of a chroot(2), where the kernel permits no user namespaces; and it has a second, complete /proc,
-// without which the kernel permits none in a PID namespace of a user (mount_namespaces(7)).
+// what a user's session needs and not what the host's administrator has enabled. Its root is not
+// that of a chroot(2), where the kernel permits no user namespaces; and it has a second, complete
+// /proc, without which the kernel permits none in a PID namespace of a user (mount_namespaces(7)).
 const bootScript = `
 cd "$2"
 mount -t overlay overlay -o lowerdir="$1",upperdir=disk/upper,workdir=disk/work root

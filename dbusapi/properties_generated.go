@@ -28,6 +28,8 @@ type Manager struct {
 	NStale uint32
 	// The number of sessions in the state suspended.
 	NSuspended uint32
+	// The number of sessions that are queued.
+	NQueued uint32
 	// Id, reason and object path of every session that needs a person and has not been
 	// acknowledged.
 	Attention []AttentionRow
@@ -59,6 +61,7 @@ var ManagerProperties = []Property{
 	{Name: "NFailed", Announced: AnnouncedWithValue},
 	{Name: "NStale", Announced: AnnouncedWithValue},
 	{Name: "NSuspended", Announced: AnnouncedWithValue},
+	{Name: "NQueued", Announced: AnnouncedWithValue},
 	{Name: "Attention", Announced: AnnouncedWithValue},
 	{Name: "Problems", Announced: AnnouncedWithValue},
 	{Name: "ShuttingDown", Announced: AnnouncedWithValue},
@@ -127,6 +130,13 @@ type Session struct {
 	// When corrald gives the agent ContinueText= because a usage limit has reset by then; 0 if it
 	// does not. The session may be suspended until then.
 	ContinueTimestamp uint64
+	// When the session was queued, because MaxRunning= does not permit its run yet; 0 if it is not
+	// queued. No two sessions have the same time, and the first session in the queue has the
+	// earliest one, also if the clock was set.
+	QueuedTimestamp uint64
+	// The position of the session in the queue: 1 for the first one, 0 if it is not queued. Its
+	// changes are not announced.
+	QueuePosition uint32
 	// That the agent is retrying something that has failed, with the cause in brackets; or the
 	// status that it reports with STATUS= (sd_notify, of agents with Type=notify). It is never
 	// broadcast. Its changes are announced without the new value.
@@ -251,6 +261,8 @@ var SessionProperties = []Property{
 	{Name: "AttentionUntil", Announced: AnnouncedWithValue},
 	{Name: "AttentionAcknowledged", Announced: AnnouncedWithValue},
 	{Name: "ContinueTimestamp", Announced: AnnouncedWithValue},
+	{Name: "QueuedTimestamp", Announced: AnnouncedWithValue},
+	{Name: "QueuePosition", Announced: NotAnnounced},
 	{Name: "StatusText", Announced: AnnouncedWithoutValue},
 	{Name: "ConversationId", Announced: AnnouncedWithValue},
 	{Name: "Result", Announced: AnnouncedWithValue},

@@ -44,6 +44,7 @@ type Spec struct {
 	// Sandbox is the name of a sandbox profile, config.NoSandbox for none; "" for that in the agent's
 	// definition.
 	Sandbox string
+	Now     bool // start it even if MaxRunning= does not permit it
 	// Worktree is the branch of a git worktree that is created for the session, "" for a branch of
 	// its own; nil for no worktree.
 	Worktree *string
@@ -73,10 +74,11 @@ type creation struct {
 	reserved  map[string]bool // ids of sessions that are about to be created; it belongs to the event loop
 }
 
-// Create creates a session and, unless NoStart is set, starts it and waits until its agent runs. If
-// the agent could not be started, the session exists nevertheless, as failed, and Create returns
-// the reason. Errors: NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing,
-// WorkspaceBusy, ConversationBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
+// Create creates a session and, unless NoStart is set, starts it and waits until its agent runs, or
+// until it is queued because MaxRunning= does not permit it to run yet. If the agent could not be
+// started, the session exists nevertheless, as failed, and Create returns the reason. Errors:
+// NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing, WorkspaceBusy, ConversationBusy,
+// TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
 func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	c := &s.loop.operations.creation
 	if err := c.completeFork(agent, &spec); err != nil {
@@ -211,7 +213,8 @@ func (c *creation) createChecked(ctx context.Context, agent string, spec Spec) (
 		if spec.NoStart {
 			reply = e.whenPublished()
 		} else {
-			reply = e.beginRun(session.OpStart, false, claim{callerEnvironment: spec.CallerEnvironment})
+			claimed := claim{callerEnvironment: spec.CallerEnvironment}
+			reply = c.loop.sessions.queue.beginOrAdd(e, session.OpStart, claimed, spec.Now)
 		}
 		return nil
 	}); err != nil {

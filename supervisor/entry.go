@@ -33,6 +33,7 @@ type entry struct {
 	client client
 
 	continuation continuation // after a usage limit
+	queueing     queueing     // of a run that waits until MaxRunning= permits it
 
 	detectingPrinted bool // the conversation that the session's last agent has printed is being detected
 
@@ -173,6 +174,7 @@ func (e *entry) recordState() {
 func (e *entry) apply(ev session.Event) {
 	step := session.Next(e.rec, e.pending, ev, e.env())
 	e.pending = step.Pending
+	e.loop.sessions.queue.update(e)
 	for _, fact := range step.Facts {
 		switch fact.(type) {
 		case session.AgentExited:

@@ -51,9 +51,9 @@ func (o *operations) loginSession(ctx context.Context, id string) error {
 		})
 	}()
 	if action == word.Start {
-		return o.start(ctx, id, nil)
+		return o.start(ctx, id, BeginOptions{})
 	}
-	return o.resume(ctx, id, nil)
+	return o.resume(ctx, id, BeginOptions{})
 }
 
 // loginAction returns what is to be done with the session at login: "resume", "start", or "" for

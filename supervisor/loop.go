@@ -79,7 +79,7 @@ func newLoop(o Options) *loop {
 			runDir: o.RuntimeDir, home: o.Home, confDir: o.ConfigHome, shareDir: o.ShareDir,
 			sandboxDir: o.SandboxDir,
 		},
-		sessions:    index{map[string]*entry{}, map[string]*entry{}},
+		sessions:    index{byID: map[string]*entry{}, byUnit: map[string]*entry{}},
 		calls:       calls{waiting: map[session.ReplyID]chan<- error{}},
 		files:       sources.NewFiles(),
 		descriptors: sources.NewDescriptors(o.Poller),
@@ -89,6 +89,8 @@ func newLoop(o Options) *loop {
 	l.problems = problemList{
 		loop: l, daemon: map[string]string{}, retries: retrier{loop: l, openWatchers: o.OpenWatchers},
 	}
+	// Until BeginQueued is called, no session leaves the queue.
+	l.sessions.queue = startQueue{loop: l, placesOf: map[string]int{}, holds: 1}
 	l.status.loop = l
 	l.expiry = expiry{loop: l, clock: retention.NewClock(o.BootID), daemonStarted: o.Clocks.Monotonic()}
 	l.adoption = adoption{loop: l, uncompared: map[*entry]bool{}}
@@ -211,6 +213,7 @@ func (l *loop) finishIteration() {
 	}
 	l.expiry.iterationEnded(counts)
 	for _, e := range unsavedStarts {
+		l.sessions.queue.unsaved = e
 		e.run.start.cancelCreation()
 		e.run.start.returned(e.saving.err)
 	}
@@ -218,23 +221,36 @@ func (l *loop) finishIteration() {
 }
 
 // processDirty updates the watches and the recorded state of each changed session. This may change
-// further sessions, which are processed as well.
+// further sessions, which are processed as well, and so are those that leave the queue.
 func (l *loop) processDirty() {
 	done := 0
-	for done < len(l.iteration.dirty) {
-		if e := l.iteration.dirty[done]; !e.removed {
-			e.run.scope.applyDeferredEnd()
-			e.updateWatches()
-			e.recordState()
+	for {
+		for done < len(l.iteration.dirty) {
+			l.process(l.iteration.dirty[done])
+			done++
 		}
-		done++
+		e := l.sessions.queue.beginNext()
+		if e == nil {
+			return
+		}
+		l.process(e) // it may have been processed before it began
 	}
+}
+
+func (l *loop) process(e *entry) {
+	if !e.removed {
+		e.run.scope.applyDeferredEnd()
+		e.updateWatches()
+		e.recordState()
+	}
+	l.sessions.queue.update(e)
 }
 
 // index contains all sessions.
 type index struct {
 	byID   map[string]*entry
 	byUnit map[string]*entry // by the name of the scope: no two sessions use the same name
+	queue  startQueue
 }
 
 // add adds a session, and watches its workspace if its run is live, or if it was adopted without
@@ -242,6 +258,7 @@ type index struct {
 func (l *loop) add(e *entry) {
 	l.sessions.byID[e.rec.ID] = e
 	l.sessions.byUnit[unitname.Scope(e.rec.Agent, e.rec.ID)] = e
+	l.sessions.queue.update(e)
 	e.markDirty()
 	r := e.rec.Run
 	adoptedUnused := r == nil && e.adoptedState != "" && e.rec.Archived.IsZero()

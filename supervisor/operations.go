@@ -25,34 +25,43 @@ func newOperations(l *loop, dir string, git worktree.Git) operations {
 	return operations{l, creation{l, t, map[string]bool{}}, t}
 }
 
-// Begin is Start, Resume or Restart, as how specifies (start, resume, restart), with the
-// environment of the caller. It is used for this run only, and is not stored. Errors: those of the
-// three, Invalid, OverLimit.
-func (s *Supervisor) Begin(ctx context.Context, id, how string, caller []string) error {
-	if err := checkTexts(&Spec{CallerEnvironment: caller}); err != nil {
+// BeginOptions specifies how a run is begun.
+type BeginOptions struct {
+	// CallerEnvironment is the environment of the client, nil if it is unknown. It is used for this
+	// run only, and is not stored.
+	CallerEnvironment []string
+	Now               bool // begin it even if MaxRunning= does not permit it
+}
+
+// Begin is Start, Resume or Restart, as how specifies (start, resume, restart), with options.
+// Errors: those of the three, Invalid, OverLimit.
+func (s *Supervisor) Begin(ctx context.Context, id, how string, options BeginOptions) error {
+	if err := checkTexts(&Spec{CallerEnvironment: options.CallerEnvironment}); err != nil {
 		return err
 	}
 	switch how {
 	case word.Start:
-		return s.loop.operations.start(ctx, id, caller)
+		return s.loop.operations.start(ctx, id, options)
 	case word.Resume:
-		return s.loop.operations.resume(ctx, id, caller)
+		return s.loop.operations.resume(ctx, id, options)
 	case word.Restart:
-		return s.loop.operations.restart(ctx, id, caller)
+		return s.loop.operations.restart(ctx, id, options)
 	}
 	return refuse(Invalid, "invalid how %s: expected start, resume or restart", brief(how))
 }
 
 // Start begins a fresh run, with a new conversation, and waits until its agent runs. First it ends
-// the leftover processes of an earlier run. Errors: NoSuchSession, InvalidState, WorkspaceMissing,
-// WorkspaceBusy, ConversationBusy, StartFailed, ShuttingDown.
+// the leftover processes of an earlier run. If MaxRunning= does not permit the run, it is queued,
+// and Start returns; so do Resume and Restart, except for a session that runs already. Errors:
+// NoSuchSession, InvalidState, WorkspaceMissing, WorkspaceBusy, ConversationBusy, StartFailed,
+// ShuttingDown.
 func (s *Supervisor) Start(ctx context.Context, id string) error {
-	return s.loop.operations.start(ctx, id, nil)
+	return s.loop.operations.start(ctx, id, BeginOptions{})
 }
 
 // Restart stops the session, if it runs, and then starts it. Errors: those of Start.
 func (s *Supervisor) Restart(ctx context.Context, id string) error {
-	return s.loop.operations.restart(ctx, id, nil)
+	return s.loop.operations.restart(ctx, id, BeginOptions{})
 }
 
 // Resume continues where the session's last run ended. If a stale session's agent is alive, it gets
@@ -62,23 +71,23 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error {
 // session runs. Errors: NoSuchSession, InvalidState, NotResumable, WorkspaceMissing, WorkspaceBusy,
 // ConversationBusy, StartFailed, TmuxFailed, ShuttingDown.
 func (s *Supervisor) Resume(ctx context.Context, id string) error {
-	return s.loop.operations.resume(ctx, id, nil)
+	return s.loop.operations.resume(ctx, id, BeginOptions{})
 }
 
-// start is Start with the environment of the caller, nil if it is unknown.
-func (o *operations) start(ctx context.Context, id string, caller []string) error {
-	return o.beginFresh(ctx, id, session.OpStart, checkStartable, caller)
+// start is Start with options.
+func (o *operations) start(ctx context.Context, id string, options BeginOptions) error {
+	return o.beginFresh(ctx, id, session.OpStart, checkStartable, options)
 }
 
-// restart is Restart with the environment of the caller, nil if it is unknown.
-func (o *operations) restart(ctx context.Context, id string, caller []string) error {
-	return o.beginFresh(ctx, id, session.OpRestart, checkRestartable, caller)
+// restart is Restart with options.
+func (o *operations) restart(ctx context.Context, id string, options BeginOptions) error {
+	return o.beginFresh(ctx, id, session.OpRestart, checkRestartable, options)
 }
 
 // beginFresh begins a fresh run by a start or a restart, for which the session's own state has to
 // satisfy checkState.
 func (o *operations) beginFresh(
-	ctx context.Context, id string, op session.Op, checkState func(*entry) error, caller []string,
+	ctx context.Context, id string, op session.Op, checkState func(*entry) error, options BeginOptions,
 ) error {
 	workspace, err := o.resolveExclusive(ctx, id, checkState)
 	if err != nil {
@@ -88,7 +97,8 @@ func (o *operations) beginFresh(
 		if err := e.checkCanStart(checkState, false, workspace); err != nil {
 			return nil, err
 		}
-		return e.beginRun(op, false, claim{resolution: workspace, callerEnvironment: caller}), nil
+		c := claim{resolution: workspace, callerEnvironment: options.CallerEnvironment}
+		return o.loop.sessions.queue.beginOrAdd(e, op, c, options.Now), nil
 	})
 }
 
@@ -131,8 +141,8 @@ func checkRestartable(e *entry) error {
 	return nil
 }
 
-// resume is Resume with the environment of the caller, nil if it is unknown.
-func (o *operations) resume(ctx context.Context, id string, caller []string) error {
+// resume is Resume with options.
+func (o *operations) resume(ctx context.Context, id string, options BeginOptions) error {
 	if err := o.awaitDetection(ctx, id); err != nil {
 		return err
 	}
@@ -160,12 +170,13 @@ func (o *operations) resume(ctx context.Context, id string, caller []string) err
 		case stale && e.rec.View().State == session.Orphaned:
 			return nil, refuse(WorkspaceMissing, "workspace %q is gone", e.rec.WorkingDirectory)
 		case stale:
-			return e.beginRun(session.OpResume, true, claim{callerEnvironment: caller}), nil
+			return e.beginRun(session.OpResume, true, claim{callerEnvironment: options.CallerEnvironment}), nil
 		}
 		if err := e.checkCanStart(checkStartable, true, workspace); err != nil {
 			return nil, err
 		}
-		return e.beginRun(session.OpResume, false, claim{resolution: workspace, callerEnvironment: caller}), nil
+		c := claim{resolution: workspace, callerEnvironment: options.CallerEnvironment}
+		return o.loop.sessions.queue.beginOrAdd(e, session.OpResume, c, options.Now), nil
 	})
 }
 
@@ -173,11 +184,19 @@ func (o *operations) resume(ctx context.Context, id string, caller []string) err
 // the agent ignores SIGTERM), SIGTERM to all processes of the scope once the agent has exited or
 // grace has nearly passed, and SIGKILL to all after grace (0 selects StopTimeoutSec=). It returns
 // once the scope is empty. It does nothing to a session that does not run. A session that has
-// ended keeps its result. Stop cancels a start that waits for the end of the run before it. Errors:
-// NoSuchSession.
+// ended keeps its result. Stop cancels a start that waits for the end of the run before it, and one
+// that is queued. Errors: NoSuchSession.
 func (s *Supervisor) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		if !e.rec.Run.Live() {
+		isQueued := e.rec.IsQueued()
+		if isQueued {
+			s.loop.sessions.queue.remove(e)
+		}
+		switch {
+		case e.rec.Run.Live():
+		case isQueued:
+			return e.whenPublished(), nil
+		default:
 			return nil, nil
 		}
 		return e.request(func(reply session.ReplyID) session.Event {

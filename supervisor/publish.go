@@ -34,7 +34,8 @@ type Change struct {
 // affectsCounts reports whether the counts, or the time of the next suspension, may have changed.
 func (c Change) affectsCounts() bool {
 	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity ||
-		c.Old.Attention != c.New.Attention || c.Old.SuspendsAt != c.New.SuspendsAt
+		c.Old.Attention != c.New.Attention || c.Old.Queued.IsZero() != c.New.Queued.IsZero() ||
+		c.Old.SuspendsAt != c.New.SuspendsAt
 }
 
 // replaceSnapshot replaces the session's published snapshot by a current one, and returns the
@@ -148,7 +149,7 @@ func (s *status) report() {
 
 // Counts is the number of sessions, in total and by state, without archived ones.
 type Counts struct {
-	Sessions, Running, Waiting, TurnsEnded, Limited, Failed, Stale, Suspended uint32
+	Sessions, Running, Waiting, TurnsEnded, Limited, Failed, Stale, Suspended, Queued uint32
 }
 
 // CountOf counts the sessions of the snapshots.
@@ -179,6 +180,9 @@ func (c Counts) with(snap *Snapshot) Counts {
 	if snap.Activity == word.Waiting {
 		c.Waiting++
 	}
+	if !snap.Queued.IsZero() {
+		c.Queued++
+	}
 	switch snap.Attention {
 	case word.TurnEnded:
 		c.TurnsEnded++
@@ -208,6 +212,7 @@ func (c Counts) String() string {
 	add(c.Failed, word.Failed)
 	add(c.Stale, word.Stale)
 	add(c.Suspended, word.Suspended)
+	add(c.Queued, "queued")
 	if len(parts) == 0 {
 		return "no sessions running"
 	}

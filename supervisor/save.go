@@ -109,6 +109,7 @@ func (l *loop) recordSaveResult(e *entry, err error) {
 		l.log.Error("the session is not saved", "session", e.rec.ID, "err", err, "message_id", journal.RecordNotSaved)
 	} else {
 		l.log.Info("the session is saved again", "session", e.rec.ID, "message_id", journal.RecordSavedAgain)
+		l.sessions.queue.recheck()
 	}
 }
 

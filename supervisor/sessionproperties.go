@@ -41,6 +41,7 @@ type Snapshot struct {
 	AttentionSince   time.Time         `property:"AttentionTimestamp"`
 	AttentionUntil   time.Time         `property:"AttentionUntil"`    // when the limit resets that is its Attention
 	ContinueAt       time.Time         `property:"ContinueTimestamp"` // when it is continued after a usage limit
+	Queued           time.Time         `property:"QueuedTimestamp"`   // when it was queued; orders the queue
 	// AttentionAcknowledged: a person has seen why it needs attention.
 	AttentionAcknowledged bool      `property:"AttentionAcknowledged"`
 	StatusText            string    `property:"StatusText"`
@@ -99,6 +100,9 @@ type Measurements struct {
 	Runtime    time.Duration `property:"TotalRuntimeUSec"`
 	LastOutput time.Time     `property:"LastActivityTimestamp"` // zero if unknown
 	LastInput  time.Time     `property:"LastInputTimestamp"`    // likewise
+	// QueuePosition is its position in the queue, 1 for the first one, 0 if it is not queued. It is
+	// set by who knows the other sessions.
+	QueuePosition uint32 `property:"QueuePosition"`
 }
 
 // TotalRuntime returns the total duration of all runs of the session, including a current one until
@@ -202,6 +206,9 @@ func (e *entry) takeSnapshot() *Snapshot {
 	}
 	if rec.Fork != nil {
 		snap.ForkedFrom = rec.Fork.From
+	}
+	if rec.IsQueued() {
+		snap.Queued = rec.Queued.At
 	}
 	if rec.Worktree != nil {
 		snap.Worktree, snap.Repository = rec.Worktree.Branch, strings.TrimSuffix(rec.Worktree.Repository, "/.git")

@@ -40,10 +40,12 @@ func (s *Supervisor) SuspendForShutdown(ctx context.Context) ([]string, error) {
 // resumes the sessions that were suspended for it, the oldest first and a few at the same time,
 // except those that were used since. It returns the ids of the sessions that run again. A session
 // that is still stopping is not resumed: for that, call ShutdownCancelled once more after
-// SuspendForShutdown has returned. The call is accepted once runs may begin again.
+// SuspendForShutdown has returned. The sessions get back the places that they held: no queued one
+// begins meanwhile. The call is accepted once runs may begin again.
 func (s *Supervisor) ShutdownCancelled(ctx context.Context) ([]string, error) {
-	d := &s.loop.shutdown
+	d, o, queue := &s.loop.shutdown, &s.loop.operations, &s.loop.sessions.queue
 	err := s.loop.do(func() {
+		queue.hold()
 		d.machineStops = false
 		d.announce(d.stopping)
 		maps.DeleteFunc(d.suspended, func(id, run string) bool {
@@ -54,15 +56,18 @@ func (s *Supervisor) ShutdownCancelled(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.loop.post(queue.release)
 	accepted(ctx)
 	// Sessions that are not resumed before the next shutdown is announced are resumed after that one.
-	ids, err := s.loop.operations.idsWhere(func(e *entry) bool {
+	ids, err := o.idsWhere(func(e *entry) bool {
 		return d.suspended[e.rec.ID] != "" && e.rec.View().State == session.Suspended
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.loop.operations.forEachID(ctx, ids, maxResumes, s.Resume)
+	return o.forEachID(ctx, ids, maxResumes, func(ctx context.Context, id string) error {
+		return o.resume(ctx, id, BeginOptions{Now: true})
+	})
 }
 
 // check returns an error if a run that begins now would be stopped immediately.

@@ -42,19 +42,31 @@ type claim struct {
 
 // beginRun requests a new run and returns the channel on which the call is answered. If inside is
 // set, the run begins in the scope of the run before it. The caller sets the fields resolution and
-// callerEnvironment of the claim; beginRun sets the others.
+// callerEnvironment of the claim; claimRun sets the others.
 func (e *entry) beginRun(op session.Op, inside bool, c claim) <-chan error {
-	resume := conversations.Continues(e.rec, op == session.OpResume)
-	c.conversation = e.conversationRules().KnownID(resume)
-	c.dir = workspaces.NextDirectory(e.rec, c.resolution)
-	e.claim = c
-	run := session.RunBegun{
-		Run: newRunID(), BootID: e.loop.settings.bootID, Unit: unitname.Scope(e.rec.Agent, e.rec.ID),
-	}
-	begin := e.loop.settings.completeBegin(e, session.Begin{Resume: resume, Inside: inside, Run: run})
+	begin := e.claimRun(op, inside, c)
 	return e.request(func(reply session.ReplyID) session.Event {
 		return session.BeginRequested{Op: op, Reply: reply, Begin: begin}
 	})
+}
+
+// claimRun records what the next run is going to use, and returns what it is begun with.
+func (e *entry) claimRun(op session.Op, inside bool, c claim) session.Begin {
+	begin := e.beginOf(op)
+	begin.Inside = inside
+	c.conversation = e.conversationRules().KnownID(begin.Resume)
+	c.dir = workspaces.NextDirectory(e.rec, c.resolution)
+	e.claim = c
+	return begin
+}
+
+// beginOf returns what a run is begun with.
+func (e *entry) beginOf(op session.Op) session.Begin {
+	run := session.RunBegun{
+		Run: newRunID(), BootID: e.loop.settings.bootID, Unit: unitname.Scope(e.rec.Agent, e.rec.ID),
+	}
+	resume := conversations.Continues(e.rec, op == session.OpResume)
+	return e.loop.settings.completeBegin(e, session.Begin{Resume: resume, Run: run})
 }
 
 // prepareStart prepares the run that has just begun: it watches the files of the run and selects

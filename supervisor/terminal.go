@@ -37,7 +37,8 @@ type Input struct {
 
 // Send sends the whole text to the agent as if it was typed. A session that was suspended for being
 // idle is always resumed first. Send returns once the agent's terminal has accepted the text; a
-// request that the agent had made before is then answered. Errors: NoSuchSession, InvalidState,
+// request that the agent had made before is then answered. If the session is queued instead of
+// resumed, the text is stored, and typed once it runs. Errors: NoSuchSession, InvalidState,
 // NotWaiting, OverLimit, and those of Resume.
 func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error {
 	if len(text) > maxInput {
@@ -50,7 +51,14 @@ func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error
 	if err := o.discardKept(notYetAccepted(ctx), id, text); err != nil {
 		return err
 	}
-	woken, err := o.wake(notYetAccepted(ctx), id, how.Resume, how.CallerEnvironment)
+	kept := false
+	woken, err := o.wake(notYetAccepted(ctx), id, how.Resume, how.CallerEnvironment, func(e *entry) error {
+		kept = true
+		return e.keepUntilBegun(text, how)
+	})
+	if kept {
+		return err
+	}
 	if kindOf(err) == StartFailed && how.Enter && o.keepText(ctx, id, text) {
 		return refuse(StartFailed, "%v (the text is kept, and typed once the session is resumed)", err)
 	}
@@ -119,7 +127,7 @@ func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes 
 // and those of Resume.
 func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, error) {
 	o := &s.loop.operations
-	if _, err := o.wake(ctx, id, false, nil); err != nil {
+	if _, err := o.wake(ctx, id, false, nil, func(e *entry) error { return queuedError("attach to", e) }); err != nil {
 		return nil, err
 	}
 	var key string
@@ -145,40 +153,72 @@ func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, er
 // wake resumes a session that was suspended, or is being suspended, for being idle. If another
 // caller is resuming the session, wake waits for that. With anyReason, it resumes a session that
 // was suspended for any reason, or whose last run could not be started, and also waits for a start.
-// It returns once the session runs, and reports whether it did not run before. Caller is the
+// It returns once the session runs, and reports whether it did not run before. If the session is
+// queued instead, it calls whenQueued on the event loop, and returns its error. Caller is the
 // environment of the caller, nil if it is unknown.
-func (o *operations) wake(ctx context.Context, id string, anyReason bool, caller []string) (woken bool, err error) {
+func (o *operations) wake(
+	ctx context.Context, id string, anyReason bool, caller []string, whenQueued func(*entry) error,
+) (woken bool, err error) {
 	for {
 		var state session.State
-		mustWake, notStarted, starting, stopping := false, false, false, false
+		var at wakeStage
 		if err := o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-			view := e.rec.View()
-			state, mustWake, notStarted = view.State, anyReason || isIdleSuspended(e), view.Result == word.StartFailed
-			switch {
-			case !mustWake:
-			case e.pending.WaitsToBegin() || e.rec.AwaitsAgent():
-				starting = true
+			state, at = e.rec.View().State, wakeStageOf(e, anyReason)
+			switch at {
+			case beginning:
 				return e.waitFor(session.OpStart), nil
-			case state == session.Stopping && e.rec.Run.Intent == session.Suspend:
-				stopping = true // input to the stopping agent is lost
+			case suspending: // input to the stopping agent is lost
 				return e.waitFor(session.OpStop), nil
+			case queued:
+				return e.whenPublished(), whenQueued(e)
 			}
 			return nil, nil
 		}); err != nil {
 			return false, err
 		}
 		switch {
-		case stopping:
-		case starting, err != nil && state == session.Running:
+		case at == suspending:
+		case at == queued:
+			return false, nil
+		case woken, at == beginning, err != nil && state == session.Running:
 			return true, nil
-		case !mustWake || state != session.Suspended && !notStarted || err != nil:
+		case at == awake || err != nil:
 			return false, err
 		default:
-			if err = o.resume(ctx, id, caller); kindOf(err) != InvalidState {
-				return err == nil, err
-			} // another caller has resumed the session, or its state has changed: repeat
-		}
+			err = o.resume(ctx, id, BeginOptions{CallerEnvironment: caller})
+			if err != nil && kindOf(err) != InvalidState {
+				return false, err
+			}
+			woken = err == nil // or it is queued
+		} // after an error, another caller has resumed the session, or its state has changed: repeat
 	}
+}
+
+// wakeStage is how far a session is from running, for wake.
+type wakeStage int
+
+const (
+	awake      wakeStage = iota // it runs, or wake does not resume it
+	asleep                      // it has to be resumed
+	queued                      // its resume is queued
+	suspending                  // it is being suspended
+	beginning                   // its run begins
+)
+
+func wakeStageOf(e *entry, anyReason bool) wakeStage {
+	view := e.rec.View()
+	switch {
+	case !anyReason && !isIdleSuspended(e):
+	case e.pending.WaitsToBegin() || e.rec.AwaitsAgent():
+		return beginning
+	case view.State == session.Stopping && e.rec.Run.Intent == session.Suspend:
+		return suspending
+	case e.rec.IsQueued() && e.rec.Queued.Operation() == session.OpResume:
+		return queued
+	case view.State == session.Suspended || view.Result == word.StartFailed:
+		return asleep
+	}
+	return awake
 }
 
 // keepText stores a text for the agent of a session that could not be started, and reports whether
@@ -193,6 +233,26 @@ func (o *operations) keepText(ctx context.Context, id, text string) (kept bool) 
 		return e.whenPublished(), nil
 	})
 	return kept && err == nil
+}
+
+// keepUntilBegun stores a text for the agent of a session that is queued, for which no other text
+// is stored yet. Errors: InvalidState.
+func (e *entry) keepUntilBegun(text string, how Input) error {
+	switch {
+	case !how.Enter || !e.rec.Run.CanKeepText() || !e.beginOf(session.OpResume).Run.Resumed:
+		return queuedError("send to", e)
+	case e.rec.Unsent != "" && e.rec.Unsent != text:
+		return refuse(InvalidState, "cannot send to session %q: it is queued, and another text is typed once it runs",
+			e.rec.ID)
+	}
+	e.apply(session.TextKept{Text: text})
+	return nil
+}
+
+// queuedError returns the error for what needs a session that is queued instead. The verb is for
+// the message: "send to".
+func queuedError(verb string, e *entry) error {
+	return refuse(InvalidState, "cannot %s session %q: it is queued", verb, e.rec.ID)
 }
 
 // discardKept discards the text that was kept for the session if it is sent once more now. Errors:
@@ -305,6 +365,9 @@ func (o *operations) terminal(
 ) (t Target, err error) {
 	err = o.loop.doWith(id, func(e *entry) error {
 		if r := e.rec.Run; r == nil || !isUsable(r) {
+			if e.rec.IsQueued() {
+				return queuedError(verb, e)
+			}
 			return refuse(InvalidState, "cannot %s session %q: %s", verb, id, stateClause(e.rec.View().State))
 		}
 		if err := check(e); err != nil {

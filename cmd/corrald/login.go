@@ -12,12 +12,13 @@ import (
 )
 
 // handleLogin restores the sessions of the last login, if this is the daemon's first start after
-// it, and informs the notifier that this is done.
+// it. After that, queued sessions may begin, and the notifier is informed.
 func (d *parts) handleLogin(ctx context.Context) {
 	err := d.restoreSessions(ctx)
 	if err != nil && ctx.Err() == nil {
 		d.log.Error("cannot restore the sessions of the last login", "err", err)
 	}
+	_ = d.sup.BeginQueued() // an error means that corrald exits
 	d.notify.LoggedIn()
 }
 

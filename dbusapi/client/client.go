@@ -46,6 +46,9 @@ type Client struct {
 	// first call. If it is nil, none is sent, and the daemon uses the environment of the user's login
 	// shell.
 	Environment []string
+	// Now has these calls start the run at once, even if MaxRunning= does not permit it. Like
+	// Environment, it must be set before the first call.
+	Now bool
 
 	conn        *dbus.Conn
 	noAutoStart atomic.Bool

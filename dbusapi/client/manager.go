@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ func (c *Client) variants(s Spec) map[string]dbus.Variant {
 		"Arguments":   s.Arguments,
 		"Environment": s.Environment, "Labels": s.Labels, "Exclusive": s.Exclusive, "UnitProperties": s.UnitProperties,
 		"Sandbox": s.Sandbox,
+		"Now":     c.Now,
 	} {
 		if !reflect.ValueOf(value).IsZero() {
 			m[key] = dbus.MakeVariant(value)
@@ -65,8 +67,8 @@ func (c *Client) variants(s Spec) map[string]dbus.Variant {
 	return m
 }
 
-// CreateSession creates a session and returns its id once it is running (with NoStart: once it is
-// created).
+// CreateSession creates a session and returns its id once it is running or queued (with NoStart:
+// once it is created).
 func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	var path dbus.ObjectPath
 	timeout := slowTimeout
@@ -169,26 +171,35 @@ func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 	return id, err
 }
 
-// StartSession starts a fresh run and returns once the agent is running.
+// StartSession starts a fresh run and returns once the agent is running, or the session is queued.
 func (c *Client) StartSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "BeginSession", slowTimeout, []any{id, word.Start, c.beginOptions()})
+	return c.manager(ctx, "BeginSession", slowTimeout, []any{id, word.Start, c.runOptions()})
 }
 
 // ResumeSession starts a run that continues the previous one, and returns once the agent is
 // running.
 func (c *Client) ResumeSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "BeginSession", slowTimeout, []any{id, word.Resume, c.beginOptions()})
+	return c.manager(ctx, "BeginSession", slowTimeout, []any{id, word.Resume, c.runOptions()})
 }
 
 // RestartSession stops the session, then starts it, and returns once the agent is running.
 func (c *Client) RestartSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "BeginSession", 2*slowTimeout, []any{id, word.Restart, c.beginOptions()})
+	return c.manager(ctx, "BeginSession", 2*slowTimeout, []any{id, word.Restart, c.runOptions()})
 }
 
 // PostBegin starts a run like StartSession, ResumeSession or RestartSession, without waiting until
 // it is running. how is start, resume or restart.
 func (c *Client) PostBegin(ctx context.Context, how, id string) error {
-	return c.Post(ctx, "BeginSession", id, how, c.beginOptions())
+	return c.Post(ctx, "BeginSession", id, how, c.runOptions())
+}
+
+// runOptions returns the options of BeginSession.
+func (c *Client) runOptions() map[string]dbus.Variant {
+	options := c.beginOptions()
+	if c.Now {
+		options["Now"] = dbus.MakeVariant(true)
+	}
+	return options
 }
 
 // beginOptions returns the options of a method that may begin a run: the caller's environment, if
@@ -384,5 +395,21 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 		sessions = append(sessions, s)
 	}
 	slices.SortFunc(sessions, func(a, b Session) int { return strings.Compare(a.Id, b.Id) })
+	NumberQueue(sessions)
 	return sessions, nil
+}
+
+// NumberQueue sets the QueuePosition of each session of all that exist. It follows from their
+// QueuedTimestamp: no signal announces it.
+func NumberQueue(all []Session) {
+	var queued []*Session
+	for i := range all {
+		if all[i].QueuedTimestamp != 0 {
+			queued = append(queued, &all[i])
+		}
+	}
+	slices.SortFunc(queued, func(a, b *Session) int { return cmp.Compare(a.QueuedTimestamp, b.QueuedTimestamp) })
+	for i, s := range queued {
+		s.QueuePosition = uint32(i + 1)
+	}
 }

@@ -59,7 +59,8 @@ func countProperties(all []*supervisor.Snapshot) properties {
 	return properties{
 		"NSessions": c.Sessions, "NRunning": c.Running, "NWaiting": c.Waiting, "NTurnEnded": c.TurnsEnded,
 		"NLimited": c.Limited,
-		"NFailed":  c.Failed, "NStale": c.Stale, "NSuspended": c.Suspended, "Attention": entries,
+		"NFailed":  c.Failed, "NStale": c.Stale, "NSuspended": c.Suspended, "NQueued": c.Queued,
+		"Attention": entries,
 	}
 }
 
@@ -108,6 +109,7 @@ func (o *object) readOnDemand(iface, name string) (properties, error) {
 	}
 	if name == "" || measuredFields.has(name) {
 		m := s.sup.Measure(n)
+		m.QueuePosition = s.queuePosition(n)
 		maps.Insert(p, measuredFields.of(&m))
 	}
 	return p, nil

@@ -87,6 +87,9 @@ func extraFacts(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 	if !n.ContinueAt.IsZero() {
 		add("ContinueTimestamp", usec(n.ContinueAt))
 	}
+	if !n.Queued.IsZero() {
+		add("QueuedTimestamp", usec(n.Queued))
+	}
 	if n.AttentionMessage != "" {
 		add("AttentionMessage", n.AttentionMessage)
 	}

@@ -100,6 +100,7 @@ func TestRowEx_HasExtraFacts(t *testing.T) {
 			},
 			properties{"AttentionTimestamp": uint64(7), "AttentionUntil": uint64(8), "ContinueTimestamp": uint64(9)},
 		},
+		{"a queued session", supervisor.Snapshot{State: "created", Queued: at(9)}, properties{"QueuedTimestamp": uint64(9)}},
 		{
 			"a request that is tried again",
 			supervisor.Snapshot{State: "running", StatusText: "retrying (overloaded)"},
@@ -134,12 +135,14 @@ func TestManager_ListsUnacknowledgedAttention(t *testing.T) {
 	}
 	limited := &supervisor.Snapshot{ID: "limited", State: "running", Activity: "idle", Attention: "limit"}
 	limited.AttentionAcknowledged = true
-	p := countProperties([]*supervisor.Snapshot{asks, seen, ended, limited})
+	queued := &supervisor.Snapshot{ID: "queued", State: "created", Queued: time.UnixMicro(1)}
+	p := countProperties([]*supervisor.Snapshot{asks, seen, ended, limited, queued})
 	want := []dbusapi.AttentionRow{{ID: "asks", Reason: "question", Path: dbusapi.SessionPath("asks")}}
 	assert.Equal(t, want, p["Attention"])
 	assert.EqualValues(t, 2, p["NWaiting"])
 	assert.EqualValues(t, 1, p["NTurnEnded"])
 	assert.EqualValues(t, 1, p["NLimited"])
+	assert.EqualValues(t, 1, p["NQueued"])
 }
 
 func TestAttentionRequested_IsSentForUnacknowledgedRequests(t *testing.T) {

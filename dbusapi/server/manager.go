@@ -61,27 +61,29 @@ var (
 
 // begin implements BeginSession: it starts, resumes or restarts the session with further options.
 func begin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	caller, err := parseBeginOptions(args[1].(map[string]dbus.Variant))
-	if err != nil {
+	var options supervisor.BeginOptions
+	if err := parseOptions(args[1].(map[string]dbus.Variant), map[string]func(dbus.Variant) error{
+		"CallerEnvironment": func(v dbus.Variant) error { return store(v, &options.CallerEnvironment) },
+		"Now":               func(v dbus.Variant) error { return store(v, &options.Now) },
+	}); err != nil {
 		return nil, err
 	}
-	return nil, s.sup.Begin(ctx, id, args[0].(string), caller)
+	return nil, s.sup.Begin(ctx, id, args[0].(string), options)
 }
 
-// parseBeginOptions returns the environment of the caller from the options of a method that begins
-// a run, nil if it is not among them.
-func parseBeginOptions(options map[string]dbus.Variant) (caller []string, err error) {
+// parseOptions calls for each option of a call the function of that name.
+func parseOptions(options map[string]dbus.Variant, known map[string]func(dbus.Variant) error) error {
 	for name, v := range options {
-		switch {
-		case name == "CallerEnvironment":
-			if err := store(v, &caller); err != nil {
-				return nil, newError(dbusapi.InvalidArgs, fmt.Sprintf("%s in the options %v", name, err))
+		switch set := known[name]; {
+		case set != nil:
+			if err := set(v); err != nil {
+				return newError(dbusapi.InvalidArgs, fmt.Sprintf("%s in the options %v", name, err))
 			}
 		case !strings.HasPrefix(name, "x-"):
-			return nil, newError(dbusapi.InvalidArgs, fmt.Sprintf("unknown option %.64q", name))
+			return newError(dbusapi.InvalidArgs, fmt.Sprintf("unknown option %.64q", name))
 		}
 	}
-	return caller, nil
+	return nil
 }
 
 func stop(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
@@ -119,8 +121,10 @@ func sendInput(ctx context.Context, s *Server, id string, args []any) ([]any, er
 
 // sendInputEx implements SendInputEx: sendInput with further options.
 func sendInputEx(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	caller, err := parseBeginOptions(args[2].(map[string]dbus.Variant))
-	if err != nil {
+	var caller []string
+	if err := parseOptions(args[2].(map[string]dbus.Variant), map[string]func(dbus.Variant) error{
+		"CallerEnvironment": func(v dbus.Variant) error { return store(v, &caller) },
+	}); err != nil {
 		return nil, err
 	}
 	return nil, s.sendText(ctx, id, args[0].(string), args[1].(uint64), caller)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
 )
@@ -80,7 +81,12 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 		n, err := s.sup.Session("shop")
 		return err == nil && n.State == "failed"
 	})
+	conf := config.Default()
+	conf.MaxRunning = 1
+	require.NoError(t, s.sup.Reload(conf, map[string]config.Agent{"command": {Name: "command"}}))
 	do("Start")
+	s.create(t, "queued", false)
+	require.NoError(t, s.manager("StartSession", "queued").Err)
 	s.Server.ShuttingDownChanged(true)
 	s.Server.LingeringChanged(true)
 	s.sup.SetProblem("test", "something is wrong")

@@ -34,6 +34,7 @@ var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 	"Environment":       typedField(func(s *supervisor.Spec) *[]string { return &s.Environment }),
 	"CallerEnvironment": typedField(func(s *supervisor.Spec) *[]string { return &s.CallerEnvironment }),
 	"Labels":            typedField(func(s *supervisor.Spec) *map[string]string { return &s.Labels }),
+	"Now":               typedField(func(s *supervisor.Spec) *bool { return &s.Now }),
 	"Exclusive":         typedField(func(s *supervisor.Spec) *bool { return &s.Exclusive }),
 	"Start": func(s *supervisor.Spec, v dbus.Variant) error {
 		var start bool

@@ -38,6 +38,7 @@ func TestParseSpec(t *testing.T) {
 			"ConversationId":   v("c1"),
 			"Sandbox":          v("workspace"),
 			"ForkedFrom":       v("site"),
+			"Now":              v(true),
 			"Start":            v(false),
 			"UnitProperties":   v(properties),
 			"x-mine":           v(int32(3)),
@@ -52,6 +53,7 @@ func TestParseSpec(t *testing.T) {
 			ConversationID:   "c1",
 			Sandbox:          "workspace",
 			ForkedFrom:       "site",
+			Now:              true,
 			NoStart:          true,
 			UnitProperties: []session.Property{
 				{Name: "MemoryMax", Signature: "t", Value: "@t 536870912"},

@@ -92,6 +92,21 @@ func (o *object) snapshot() (n *supervisor.Snapshot, err error) {
 	return n, err
 }
 
+// queuePosition returns the position of a session in the queue, 0 if it is not queued.
+func (s *Server) queuePosition(n *supervisor.Snapshot) (position uint32) {
+	if n.Queued.IsZero() {
+		return 0
+	}
+	s.readView(func(v *view) {
+		for _, other := range v.sessions {
+			if !other.Queued.IsZero() && !other.Queued.After(n.Queued) {
+				position++
+			}
+		}
+	})
+	return position
+}
+
 // findIn returns the object's session from the view.
 func (o *object) findIn(v *view) (*supervisor.Snapshot, error) {
 	if n := v.byID[o.session]; n != nil {

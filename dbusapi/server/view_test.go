@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
 )
@@ -282,4 +283,29 @@ func TestMerge_CombinesPendingBatches(t *testing.T) {
 		{changes: []supervisor.Change{{Old: states[1], New: running}}},
 	})
 	assert.Equal(t, []supervisor.Change{{Old: states[0], New: running}}, merged[0].changes)
+}
+
+// TestQueuePosition_FollowsTheTimes, and is read on demand.
+func TestQueuePosition_FollowsTheTimes(t *testing.T) {
+	s := serve(t)
+	conf := config.Default()
+	conf.MaxRunning = 1
+	require.NoError(t, s.sup.Reload(conf, map[string]config.Agent{"command": {Name: "command"}}))
+	for _, id := range []string{"z", "y", "x"} {
+		s.create(t, id, true)
+	}
+	position := func(id string) (n uint32) {
+		t.Helper()
+		object := s.client.Object(dbusapi.BusName, dbusapi.SessionPath(id))
+		require.NoError(t, object.StoreProperty(dbusapi.SessionInterface+".QueuePosition", &n))
+		return n
+	}
+	assert.Equal(t, []uint32{0, 1, 2}, []uint32{position("z"), position("y"), position("x")})
+	now := map[string]dbus.Variant{"Now": dbus.MakeVariant(true)}
+	require.NoError(t, s.manager("BeginSession", "y", "start", now).Err)
+	assert.Equal(t, []uint32{0, 0, 1}, []uint32{position("z"), position("y"), position("x")})
+	require.NoError(t, s.manager("StopSession", "x", uint64(0)).Err)
+	assert.Zero(t, position("x"))
+	err := s.manager("BeginSession", "x", "start", map[string]dbus.Variant{"Now": dbus.MakeVariant("yes")}).Err
+	assert.ErrorContains(t, err, `Now in the options has type "s", expected "b"`)
 }

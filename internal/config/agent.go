@@ -91,6 +91,7 @@ type Agent struct {
 	Type          string        // Type=: TypeSimple, or TypeNotify for an agent that uses sd_notify(3)
 	IdleAfter     time.Duration // IdleAfterSec=, as in Config; 0 for the value there
 	IdleSuspend   time.Duration // IdleSuspendSec=, as in Config; 0 for the value there
+	MaxRunning    int           // MaxRunning=: of this agent's sessions, in addition to that in Config; 0 for any number
 	Notify        []string      // Notify=, as in Config; nil for the value there
 	NotifyUrgency Urgencies     // NotifyUrgency=, as in Config; other kinds have the value there
 	TmuxConfig    string        // TmuxConfig=, as in Config; "" for the value there
@@ -227,6 +228,7 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.Type":            parser(&agent.Type, TypeSimple, either(TypeSimple, TypeNotify)),
 		"Agent.IdleAfterSec":    parser(&agent.IdleAfter, 0, finiteSpan),
 		"Agent.IdleSuspendSec":  parser(&agent.IdleSuspend, 0, idleSpan),
+		"Agent.MaxRunning":      parser(&agent.MaxRunning, 0, count),
 		"Agent.Notify":          parser(&agent.Notify, nil, ParseNotify),
 		"Agent.NotifyUrgency":   parser(&agent.NotifyUrgency, nil, ParseUrgencies),
 		"Agent.TmuxConfig":      parser(&agent.TmuxConfig, "", tmuxConfig),

@@ -112,6 +112,19 @@ func TestAgent_TypeAndIdleSuspendSec(t *testing.T) {
 	assert.Contains(t, warnings[1].String(), `IdleSuspendSec=: invalid time span "soon"`)
 }
 
+func TestAgent_MaxRunning(t *testing.T) {
+	root := write(t, map[string]string{
+		"agents/a.agent":  "[Agent]\nCommand=a\nMaxRunning=2\n",
+		"agents/a@.agent": "[Agent]\nCommand=a\nMaxRunning=3\n",
+		"agents/b.agent":  "[Agent]\nCommand=b\nMaxRunning=0\n",
+	})
+	agents, warnings := LoadAgents([]string{root})
+	account, _ := agents.Find("a@work")
+	assert.Equal(t, []int{2, 3, 0}, []int{agents["a"].MaxRunning, account.MaxRunning, agents["b"].MaxRunning})
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0].String(), `agents/b.agent:3: MaxRunning=: invalid number "0": expected 1 or more`)
+}
+
 // The shipped agent files load without a warning and have complete commands for a run and for its
 // resumption.
 func TestShippedAgents_ExpandTheirCommands(t *testing.T) {

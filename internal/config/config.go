@@ -34,6 +34,7 @@ type Config struct {
 	// IdleSuspendSec=: time after which the session of an idle agent is suspended; Infinity for never.
 	IdleSuspend time.Duration
 	MaxSessions int // MaxSessions=: the largest number of sessions, archived ones included
+	MaxRunning  int // MaxRunning=: the largest number of sessions that run at the same time, 0 for any number
 	// LoginShell=: whether runs that come without a caller's environment get that of the login shell.
 	LoginShell    bool
 	TmuxConfig    string        // TmuxConfig=: absolute path of a file to source, or TmuxConfigUser, or "" for none
@@ -139,6 +140,7 @@ func (c *Config) parsers() parsers {
 		"IdleAfterSec":          parser(&c.IdleAfter, def.IdleAfter, finiteSpan),
 		"IdleSuspendSec":        parser(&c.IdleSuspend, def.IdleSuspend, idleSpan),
 		"MaxSessions":           parser(&c.MaxSessions, def.MaxSessions, count),
+		"MaxRunning":            parser(&c.MaxRunning, def.MaxRunning, count),
 		"LoginShell":            parser(&c.LoginShell, def.LoginShell, ParseBool),
 		"TmuxConfig":            parser(&c.TmuxConfig, def.TmuxConfig, tmuxConfig),
 		"DetachKey":             parser(&c.DetachKey, "", detachKey),

@@ -75,7 +75,8 @@ func TestLoad_ReturnsDefaultsWithoutFiles(t *testing.T) {
 
 func TestLoad_ReadsEveryKey(t *testing.T) {
 	root := write(t, map[string]string{"corral.conf": strings.Join([]string{"[Corral]",
-		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=2", "IdleSuspendSec=1h", "MaxSessions=4", "LoginShell=no",
+		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=2", "IdleSuspendSec=1h", "MaxSessions=4", "MaxRunning=3",
+		"LoginShell=no",
 		"TmuxConfig=/5", "DetachKey=F12", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting",
 		"NotifyUrgency=failed:critical", "TmuxMessages=no", "NotifyCompletedSec=5min", "OnLimit=continue",
 		"ContinueText=go on", "SuspendedRetentionSec=6",
@@ -86,6 +87,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 	assert.Empty(t, warnings)
 	assert.Equal(t, Config{
 		StopTimeout: time.Second, LogMaxSize: 2 << 20, IdleAfter: 2 * time.Second, IdleSuspend: time.Hour, MaxSessions: 4,
+		MaxRunning: 3,
 		TmuxConfig: "/5", DetachKey: "F12", Terminal: "foot -e",
 		Notify: []string{"failed", "waiting"}, NotifyUrgency: Urgencies{"failed": "critical"}, TmuxMessages: false,
 		NotifyAfter: 5 * time.Minute, OnLimit: LimitContinue, ContinueText: "go on",

@@ -10,7 +10,7 @@ import (
 )
 
 // Event is something that was requested or has happened. The set is closed. Its members are the
-// facts, in this file and in conversation.go, limit.go, prompt.go and report.go, and, in
+// facts, in this file and in conversation.go, limit.go, prompt.go, queue.go and report.go, and, in
 // effects.go, the requests for operations and the results of effects.
 //
 // Facts about a run contain its id, and have no effect if the session's current run is another one.
@@ -25,6 +25,7 @@ type Event interface {
 func (s *Session) Apply(e Event) (changed bool) {
 	run, archived, workspace, limit, continued := s.Run, s.Archived, s.WorkspaceInode, s.Limit, s.Continued
 	seen, prompted, unsent, conversation := s.Seen, s.Prompted, s.Unsent, s.ConversationID
+	queued := s.Queued
 	var before Run
 	if run != nil {
 		before = *run
@@ -32,7 +33,7 @@ func (s *Session) Apply(e Event) (changed bool) {
 	e.apply(s)
 	s.updateLimit()
 	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace ||
-		s.Limit != limit || s.Continued != continued ||
+		s.Limit != limit || s.Continued != continued || s.Queued != queued ||
 		s.Seen != seen || s.Prompted != prompted || s.Unsent != unsent || s.ConversationID != conversation
 }
 
@@ -186,6 +187,7 @@ func (e RunBegun) apply(s *Session) {
 		}
 	}
 	s.NRuns++
+	s.Queued = QueuedRun{}
 	s.received, s.Frozen = nil, false
 	s.ClearSeen()
 	s.Run = &Run{

@@ -126,6 +126,9 @@ func (s *Session) explainState() []Evidence {
 	if !s.Archived.IsZero() {
 		add("user", s.Archived, "archived")
 	}
+	if s.IsQueued() {
+		add("user", s.Queued.At, "queued to "+s.Queued.Op)
+	}
 	if s.Unsent != "" {
 		add("corrald", time.Time{}, "a text that could not be sent is typed once the session is resumed")
 	}

@@ -14,8 +14,8 @@ func (e Prompted) apply(s *Session) {
 	}
 }
 
-// TextKept records a text that was to be sent to the agent of a run that could not be started. An
-// empty text discards the one that was kept.
+// TextKept records a text that was to be sent to the agent of a run that could not be started, or
+// is queued. An empty text discards the one that was kept.
 type TextKept struct {
 	Text string
 }
@@ -29,6 +29,10 @@ func (s *Session) discardUnsent(resumed bool) {
 		s.Unsent = ""
 	}
 }
+
+// CanKeepText reports whether a text that is kept after this run, which has ended, is given to the
+// agent of the next one, if that continues the conversation.
+func (r *Run) CanKeepText() bool { return r != nil && !canHavePrompt(*r) }
 
 // canHavePrompt reports whether the agent of a run that has ended can have been given a prompt
 // without a record of that: its shim was killed.

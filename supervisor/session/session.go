@@ -85,6 +85,9 @@ type Session struct {
 	// Continued is the reset of the limit after which the agent was last given ContinueText=.
 	Continued time.Time `json:"continued,omitzero"`
 
+	// Queued is the run that waits until MaxRunning= permits it.
+	Queued QueuedRun `json:"queued,omitzero"`
+
 	NRuns uint32 `json:"n_runs"`
 	Run   *Run   `json:"run,omitempty"`  // the current run, or the last one
 	Past  []Run  `json:"past,omitempty"` // the runs before Run, the oldest first
@@ -279,10 +282,10 @@ func (s *Session) Resumable() bool {
 	return len(s.ResumeCommand) > 0
 }
 
-// Wanted reports whether the session is to run again: it is enabled, or a timer or another unit
-// starts it.
+// Wanted reports whether the session is to run again: it is enabled, queued, or a timer or another
+// unit starts it.
 func (s *Session) Wanted() bool {
-	return s.PulledIn || s.OnLogin != "" && s.OnLogin != word.Ignore
+	return s.PulledIn || s.IsQueued() || s.OnLogin != "" && s.OnLogin != word.Ignore
 }
 
 // Live reports whether the run has processes, or can still get some: its scope is not known to be

@@ -178,6 +178,9 @@ func (u *asUnit) suspend(ctx context.Context) error {
 	if err == nil || isNoSuchSession(err) {
 		return nil
 	}
+	if isInvalidState(err) && u.c.queued(ctx, u.id) != nil {
+		return u.c.client.StopSession(ctx, u.id, 0)
+	}
 	if isInvalidState(err) { // the session is ending or has ended, by itself or on request
 		if u.session, err = u.c.client.Session(ctx, u.id); err == nil {
 			return u.result()

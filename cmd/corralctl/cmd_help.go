@@ -78,7 +78,8 @@ func (c *ctl) printSection(title, lines string) {
 	fmt.Fprintf(c.out, "%s\n%s", c.paint(wording.Bold, title+":"), lines)
 }
 
-// printVerbHelp prints the help of a verb, with as many examples as the screen has room for.
+// printVerbHelp prints the help of a verb, with as many examples as the screen has room for. If
+// there is not even room for the options, empty lines between the sections are omitted.
 func (c *ctl) printVerbHelp(cmd *cobra.Command) {
 	var text strings.Builder
 	for _, args := range strings.Split(strings.TrimPrefix(cmd.Use, cmd.Name()), " | ") {
@@ -89,15 +90,17 @@ func (c *ctl) printVerbHelp(cmd *cobra.Command) {
 	if cmd.Long != "" {
 		fmt.Fprintf(&text, "\n%s", reflow(cmd.Long))
 	}
-	fmt.Fprint(c.out, text.String(), "\n")
 	options := c.optionsHelp(cmd)
-	c.printSection("Options", options)
-	lines := examples[cmd.Name()]
-	if room := helpHeight - strings.Count(text.String()+options, "\n") - 4; len(lines) > room {
-		lines = lines[:max(room, 0)]
+	lines, separator := examples[cmd.Name()], "\n"
+	room := helpHeight - strings.Count(text.String()+options, "\n") - 4
+	if room < 0 {
+		separator = ""
 	}
+	fmt.Fprint(c.out, text.String(), separator)
+	c.printSection("Options", options)
+	lines = lines[:min(len(lines), max(room, 0))]
 	if len(lines) > 0 {
-		fmt.Fprintln(c.out)
+		fmt.Fprint(c.out, separator)
 		c.printSection("Examples", c.examplesHelp(lines))
 	}
 }

@@ -15,8 +15,6 @@ import (
 
 // Verbs that make one call for each session.
 var (
-	startVerb = lifecycleVerb("start", "Start sessions afresh", "Starting",
-		"StartSession", (*client.Client).StartSession)
 	suspendVerb = lifecycleVerb("suspend", "Stop sessions so that they can be resumed", "Suspending",
 		"SuspendSession", (*client.Client).SuspendSession)
 	freezeVerb = lifecycleVerb("freeze", "Pause all processes of a session", "Freezing",
@@ -33,9 +31,6 @@ func lifecycleVerb(name, summary, doing, method string, call func(*client.Client
 	run := func(ctx context.Context, c *ctl, args []string) error {
 		return c.forEach(ctx, args, doing, func(ctx context.Context, id string) error {
 			if c.noBlock {
-				if name == "start" || name == "restart" {
-					return c.client.PostBegin(ctx, name, id)
-				}
 				return c.client.Post(ctx, method, id)
 			}
 			return call(c.client, ctx, id)
@@ -48,11 +43,23 @@ func lifecycleVerb(name, summary, doing, method string, call func(*client.Client
 	return verb{name: name, args: "ID…", summary: summary, options: options}
 }
 
+var startVerb = verb{
+	name: "start", args: "ID…", summary: "Start sessions afresh",
+	options: withNow(plainVerb(func(ctx context.Context, c *ctl, args []string) error {
+		return c.forEachRun(ctx, args, "Starting", func(ctx context.Context, id string) error {
+			if c.noBlock {
+				return c.client.PostBegin(ctx, word.Start, id)
+			}
+			return c.client.StartSession(ctx, id)
+		})
+	})),
+}
+
 var resumeVerb = verb{
 	name: "resume", args: "ID…", summary: "Start sessions where they left off",
-	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
+	options: withNow(plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		var withoutConversation sync.Map
-		err := c.forEach(ctx, args, "Resuming", func(ctx context.Context, id string) error {
+		err := c.forEachRun(ctx, args, "Resuming", func(ctx context.Context, id string) error {
 			if c.noBlock {
 				return c.client.PostBegin(ctx, word.Resume, id)
 			}
@@ -69,7 +76,7 @@ var resumeVerb = verb{
 			}
 		}
 		return err
-	}),
+	})),
 }
 
 var continueVerb = verb{

@@ -189,6 +189,7 @@ func (c *ctl) readTable(ctx context.Context) (sessionList, error) {
 			leftovers[row.ID] = int(row.Leftovers)
 		}
 	}
+	client.NumberQueue(list.sessions)
 	list.leftovers = func(s client.Session) int { return leftovers[s.Id] }
 	return list, err
 }
@@ -292,6 +293,8 @@ func footer(list sessionList) string {
 	for _, s := range list.sessions {
 		counts[s.State]++
 		switch {
+		case s.QueuedTimestamp != 0:
+			counts[wording.QueuedWord]++
 		case wording.IsTurnEnded(s):
 			counts[word.TurnEnded]++
 		case wording.HasError(s):
@@ -306,7 +309,7 @@ func footer(list sessionList) string {
 	}
 	parts := []string{wording.Plural(len(list.sessions), "session")}
 	for _, what := range []string{
-		word.Waiting, word.TurnEnded, word.Limit, word.Error, word.Failed, word.Stale, word.Orphaned,
+		word.Waiting, word.TurnEnded, word.Limit, word.Error, word.Failed, word.Stale, word.Orphaned, wording.QueuedWord,
 	} {
 		switch n := counts[what]; {
 		case n == 0:

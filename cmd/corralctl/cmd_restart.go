@@ -13,12 +13,12 @@ import (
 
 var restartVerb = verb{
 	name: "restart", args: "ID…", summary: "Stop sessions, then start them",
-	options: func(f *pflag.FlagSet) action {
+	options: withNow(func(f *pflag.FlagSet) action {
 		outdated := f.Bool("outdated", false,
 			"only those whose program was replaced, once nobody is attached and the agent is idle")
 		return confirmingVerb(func(ctx context.Context, c *ctl, args []string) error {
 			if !*outdated {
-				return c.forEach(ctx, args, "Restarting", func(ctx context.Context, id string) error {
+				return c.forEachRun(ctx, args, "Restarting", func(ctx context.Context, id string) error {
 					if c.noBlock {
 						return c.client.PostBegin(ctx, word.Restart, id)
 					}
@@ -33,7 +33,7 @@ var restartVerb = verb{
 			}
 			return c.forEach(ctx, args, "Restarting", c.restartOutdated)
 		})(f)
-	},
+	}),
 }
 
 // restartOutdated restarts a session if its program was replaced since its agent was started. It

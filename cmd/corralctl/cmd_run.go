@@ -44,6 +44,7 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 		f.StringVar(&r.fork, "fork", "", "begin with a copy of the conversation of `SESSION`")
 		f.StringVar(&r.spec.OnLogin, "on-login", "", "`WHAT` to do at login: ignore, resume or start")
 		f.BoolVar(&r.spec.Exclusive, "exclusive", false, "refuse if another session has the workspace")
+		r.now = nowOption(f)
 		f.BoolVar(&r.spec.NoStart, "no-start", false, "create the session without starting it")
 		f.BoolVar(&r.attach, "attach", false, "attach to the session")
 		f.BoolVar(&r.wait, "wait", false, "wait until it has ended and exit with its code")
@@ -65,6 +66,7 @@ type runOptions struct {
 	labels      []string
 	attach      bool
 	wait        bool
+	now         *bool
 }
 
 func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
@@ -81,7 +83,7 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if err != nil {
 		return err
 	}
-	r.program = agent
+	r.program, c.now = agent, *r.now
 	if err := r.complete(c); err != nil {
 		return usageError(c.name, err)
 	}
@@ -167,8 +169,8 @@ func (r *runOptions) complete(c *ctl) error {
 	if r.spec.OnLogin != "" && !slices.Contains(word.LoginActions, r.spec.OnLogin) {
 		return fmt.Errorf("invalid value %q for --on-login: expected ignore, resume or start", r.spec.OnLogin)
 	}
-	if r.spec.NoStart && (r.attach || r.wait) {
-		return fmt.Errorf("--no-start excludes --attach and --wait")
+	if r.spec.NoStart && (r.attach || r.wait || *r.now) {
+		return fmt.Errorf("--no-start excludes --attach, --wait and --now")
 	}
 	if c.noBlock && (r.attach || r.wait) {
 		return fmt.Errorf("--no-block excludes --attach and --wait")
@@ -321,10 +323,16 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 	if c.wantsJSON() {
 		return r.printCreated(ctx, c, id, waiting)
 	}
+	var queued *client.Session
+	if !r.spec.NoStart && !c.noBlock {
+		queued = c.queued(ctx, id)
+	}
 	if !c.quiet {
-		r.printStarted(c, agent, id)
+		r.printStarted(c, agent, id, queued)
 	}
 	switch {
+	case r.attach && queued != nil:
+		return queuedError(*queued)
 	case r.attach:
 		return c.attachTo(ctx, []string{id}, attachOptions{})
 	case r.wait:
@@ -353,8 +361,8 @@ func (r *runOptions) printCreated(ctx context.Context, c *ctl, id string, waitin
 }
 
 // printStarted reports what was done: on a terminal with the next command, elsewhere with the
-// scope.
-func (r *runOptions) printStarted(c *ctl, agent, id string) {
+// scope. Queued is the session if it is queued.
+func (r *runOptions) printStarted(c *ctl, agent, id string, queued *client.Session) {
 	done := "Started"
 	next := "Attach: " + c.withHost("corralctl attach "+id)
 	switch {
@@ -364,6 +372,11 @@ func (r *runOptions) printStarted(c *ctl, agent, id string) {
 		done = "Starting"
 	}
 	switch {
+	case queued != nil && c.outTTY != nil && !r.attach:
+		c.print("Session %s is %s. Start it now: %s\n", id, wording.Queued(*queued),
+			c.withHost("corralctl "+beginNow(*queued)))
+	case queued != nil:
+		c.print("Session %s is %s.\n", id, wording.Queued(*queued))
 	case c.outTTY != nil && !r.attach:
 		c.print("%s session %s. %s\n", done, id, next)
 	case r.spec.NoStart:

@@ -75,6 +75,8 @@ func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
 	for _, id := range ids {
 		if err := c.client.SendInput(ctx, id, text, flags); err != nil {
 			failed.add(c, c.inputError(ctx, id, "corralctl send --resume "+id+" …", err))
+		} else if s := c.queued(ctx, id); s != nil && !c.quiet {
+			c.print("%s is %s. The text is typed once it runs.\n", id, wording.Queued(*s))
 		}
 	}
 	return failed.first()

@@ -213,6 +213,9 @@ func (c *ctl) printStatus(status sessionStatus) {
 	c.printProblems(status.problems, false)
 	c.printResources(s)
 	c.printSettings(s)
+	if s.QueuedTimestamp != 0 {
+		c.field("Queued", "since %s", wording.TimestampAge(s.QueuedTimestamp, now))
+	}
 	if s.ContinueTimestamp != 0 {
 		c.field("Continues", "%s", wording.Timestamp(s.ContinueTimestamp))
 	}
@@ -428,6 +431,7 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	}{
 		{m.NRunning, word.Running}, {m.NWaiting, word.Waiting}, {m.NTurnEnded, ""}, {m.NLimited, "at a limit"},
 		{m.NFailed, word.Failed}, {m.NStale, word.Stale}, {m.NSuspended, word.Suspended},
+		{m.NQueued, wording.QueuedWord},
 	} {
 		switch {
 		case count.n > 0 && count.word == "":

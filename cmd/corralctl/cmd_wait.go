@@ -20,7 +20,7 @@ import (
 // statesAndActivities are the words that --until and --state accept: the states, and what the agent
 // of a running session does.
 var statesAndActivities = slices.Concat(word.States,
-	[]string{word.Working, word.Idle, word.Waiting, word.TurnEnded})
+	[]string{word.Working, word.Idle, word.Waiting, word.TurnEnded, wording.QueuedWord})
 
 var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait for sessions to end; exit with the agent's exit code",
 	options: func(f *pflag.FlagSet) action {
@@ -111,7 +111,7 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 // once corrald is back.
 func (w *waiter) begin(ctx context.Context, id string, exists bool) error {
 	if exists {
-		w.sessions[id] = &client.Session{Id: id}
+		w.sessions[id] = &client.Session{Id: id, QueuedTimestamp: 1} // or it has begun meanwhile
 		return w.read(ctx, id)
 	}
 	s, err := w.watch.c.client.Session(ctx, id)
@@ -262,6 +262,7 @@ func (w *waiter) removed(id string) {
 
 // update stores a session and determines whether it is still waited for.
 func (w *waiter) update(ctx context.Context, s client.Session) error {
+	before := w.sessions[s.Id]
 	w.sessions[s.Id] = &s
 	if _, ended := w.results[s.Id]; ended {
 		return nil
@@ -270,11 +271,23 @@ func (w *waiter) update(ctx context.Context, s client.Session) error {
 		w.results[s.Id] = nil
 		return nil
 	}
+	if hasLeftQueue(before, s) {
+		message := fmt.Sprintf("cannot wait for %q: it was taken out of the queue", s.Id)
+		w.results[s.Id] = &failure{code: exitNotActive, message: message}
+		return nil
+	}
 	ended, err := w.watch.hasEnded(ctx, s)
 	if err == nil && ended && s.State != word.Created {
 		w.results[s.Id] = w.endError(s)
 	}
 	return err
+}
+
+// hasLeftQueue returns whether a session was queued before, nil if that is unknown, and is now not
+// going to run.
+func hasLeftQueue(before *client.Session, s client.Session) bool {
+	return before != nil && before.QueuedTimestamp != 0 && s.QueuedTimestamp == 0 && s.NRuns == before.NRuns &&
+		wording.IsEnded(s.State)
 }
 
 // hasReached returns whether a session is in one of the states of until. A suspended session whose

@@ -32,6 +32,7 @@ type ctl struct {
 	err        io.Writer
 	errTTY     *terminal
 	client     *client.Client
+	now        bool           // --now: start even if MaxRunning= does not permit it
 	yes        bool           // --yes, or an option that implies it: do not ask
 	impliesAll bool           // the arguments of the verb stand for --all
 	commands   *cobra.Command // the root command; its subcommands are the verbs
@@ -156,6 +157,9 @@ func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
 		if err == nil {
 			c.client.Environment = callerEnvironment(os.Environ())
 		}
+	}
+	if err == nil {
+		c.client.Now = c.now
 	}
 	return c.client, err
 }

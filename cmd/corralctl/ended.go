@@ -323,7 +323,12 @@ func (a *attachment) perform(ctx context.Context, s client.Session, what string)
 	case itemArchive:
 		fmt.Fprintf(a.c.out, "Archived session %s.\n", a.id)
 		return false, nil
-	case answerResume:
+	case answerResume, answerRestart, itemStart:
+		if s := a.c.queued(ctx, a.id); s != nil {
+			return false, queuedError(*s)
+		}
+	}
+	if what == answerResume {
 		if now, e := bus.Session(ctx, a.id); e == nil && now.NRuns != s.NRuns && s.Resumable && !now.Resumed {
 			a.c.print("%s: no conversation was saved yet; starting a new one.\n", a.id)
 		}

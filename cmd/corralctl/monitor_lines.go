@@ -14,7 +14,7 @@ import (
 // unannounced are properties whose changes corrald does not announce.
 var unannounced = []string{
 	"AttentionMessage", "StatusText", "LastActivityTimestamp", "ControlGroup", "Runs", "MemoryCurrent", "MemoryPeak",
-	"CPUUsageNSec", "TasksCurrent",
+	"CPUUsageNSec", "TasksCurrent", "QueuePosition",
 }
 
 // withoutUnannounced returns the session without these properties, so that reading it again makes

@@ -50,6 +50,7 @@ func savedSessions(unknown string) ([]client.Session, error) {
 		sessions = append(sessions, savedSession(record, unknown))
 	}
 	slices.SortFunc(sessions, func(a, b client.Session) int { return strings.Compare(a.Id, b.Id) })
+	client.NumberQueue(sessions)
 	return sessions, nil
 }
 
@@ -75,6 +76,9 @@ func savedSession(record *session.Session, unknown string) client.Session {
 	s.ConversationId, s.Resumable = record.ConversationID, record.Resumable()
 	if s.Labels == nil {
 		s.Labels = map[string]string{}
+	}
+	if record.IsQueued() {
+		s.QueuedTimestamp = microseconds(record.Queued.At)
 	}
 	if record.Worktree != nil {
 		s.Worktree, s.Repository = record.Worktree.Branch, strings.TrimSuffix(record.Worktree.Repository, "/.git")

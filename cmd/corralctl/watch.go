@@ -122,8 +122,11 @@ func (w *reconnectingWatch) session(ctx context.Context, id string) (s client.Se
 
 // hasEnded returns whether the session has ended for good. A corrald that shuts down marks all
 // sessions as suspended while their agents keep running. Before a shutdown of the machine it
-// suspends them, and resumes them if the shutdown is cancelled.
+// suspends them, and resumes them if the shutdown is cancelled. A queued session is going to run.
 func (w *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (bool, error) {
+	if s.QueuedTimestamp != 0 {
+		return false, nil
+	}
 	if s.State != word.Suspended {
 		return wording.IsEnded(s.State), nil
 	}

@@ -208,6 +208,7 @@ func (m *model) applyChanges(c changes) []effect {
 	}
 	m.daemonGone = m.daemonGone || c.daemonGone || c.connectionLost
 	m.connectionLost = c.connectionLost
+	m.numberQueue()
 	m.checkPassThrough()
 	m.selectCreated()
 	m.arrange()
@@ -215,6 +216,20 @@ func (m *model) applyChanges(c changes) []effect {
 		return []effect{quit{}}
 	}
 	return []effect{awaitChanges{}}
+}
+
+// numberQueue sets the position of each queued session.
+func (m *model) numberQueue() {
+	var queued []client.Session
+	for _, r := range m.rows {
+		if r.QueuedTimestamp != 0 {
+			queued = append(queued, r.Session)
+		}
+	}
+	client.NumberQueue(queued)
+	for _, s := range queued {
+		m.rows[s.Id].QueuePosition = s.QueuePosition
+	}
 }
 
 func (m *model) applySession(s snapshot, all bool) {

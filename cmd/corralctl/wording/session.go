@@ -47,6 +47,37 @@ func IsEnded(state string) bool {
 	return false
 }
 
+// QueuedWord is what people call a session whose run waits until MaxRunning= permits it.
+const QueuedWord = "queued"
+
+// Queued formats a session's position in the queue: "queued, 3rd"; "queued" if it is not known, ""
+// if the session is not queued.
+func Queued(s client.Session) string {
+	switch {
+	case s.QueuedTimestamp == 0:
+		return ""
+	case s.QueuePosition == 0:
+		return QueuedWord
+	}
+	return QueuedWord + ", " + ordinal(s.QueuePosition)
+}
+
+// ordinal formats a position: 1st, 2nd, 3rd, 4th, 11th, 21st.
+func ordinal(n uint32) string {
+	suffix := "th"
+	if n/10%10 != 1 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprint(n) + suffix
+}
+
 // IsWaiting returns whether the session's agent is waiting for an answer.
 func IsWaiting(s client.Session) bool {
 	return s.Activity == word.Waiting && !IsEnded(s.State) && !IsTurnEnded(s)
@@ -95,10 +126,11 @@ func Leftovers(n int) string {
 	return Plural(n, "processe") + " left"
 }
 
-// Matches returns whether name is the session's state or its agent's activity; word.TurnEnded is an
-// activity here.
+// Matches returns whether name is the session's state or its agent's activity; word.TurnEnded and
+// QueuedWord are activities here.
 func Matches(s client.Session, name string) bool {
-	return s.State == name || !IsEnded(s.State) && (s.Activity == name || name == word.TurnEnded && IsTurnEnded(s))
+	return s.State == name || name == QueuedWord && s.QueuedTimestamp != 0 ||
+		!IsEnded(s.State) && (s.Activity == name || name == word.TurnEnded && IsTurnEnded(s))
 }
 
 // StateColour returns the colour of a session's state, "" for none.
@@ -151,6 +183,8 @@ func NeedsAttention(s client.Session) bool {
 func StateText(s client.Session, leftovers func(client.Session) int, now time.Time) string {
 	text, _ := Activity(s)
 	switch {
+	case s.QueuedTimestamp != 0:
+		return s.State + " (" + Queued(s) + ")"
 	case s.State != word.Running || s.Frozen:
 	case IsWaiting(s) || IsTurnEnded(s) || HasError(s) || IsLimited(s):
 		return "running (" + text + ")"
@@ -179,6 +213,8 @@ func State(s client.Session, leftovers func(client.Session) int) string {
 // public, for example in a status bar.
 func Activity(s client.Session) (text, colour string) {
 	switch {
+	case s.QueuedTimestamp != 0:
+		return QueuedWord, ""
 	case IsEnded(s.State):
 		return "-", ""
 	case IsTurnEnded(s):
@@ -201,6 +237,9 @@ func Activity(s client.Session) (text, colour string) {
 // ("waiting: permission: Run rm -rf build?", "turn ended: finished task"), or how the session ended
 // ("exit 3").
 func Detail(s client.Session) (text, colour string) {
+	if text := Queued(s); text != "" {
+		return text, ""
+	}
 	if text, colour = Outcome(s); text != "" {
 		if s.ContinueTimestamp != 0 {
 			now := time.Now()
@@ -288,9 +327,12 @@ func Reason(s client.Session) string {
 func Since(s client.Session, now time.Time) string { return Age(SinceUSec(s), now) }
 
 // SinceUSec returns since when the session has been as Detail shows it, in microseconds since 1970:
-// since its request if the agent waits, since the end of the turn, since the last output of an idle
-// agent, otherwise since the last change of its state.
+// since it was queued, since its request if the agent waits, since the end of the turn, since the
+// last output of an idle agent, otherwise since the last change of its state.
 func SinceUSec(s client.Session) uint64 {
+	if s.QueuedTimestamp != 0 {
+		return s.QueuedTimestamp
+	}
 	changed := cmp.Or(s.StateChangeTimestamp, s.Timestamp)
 	if text, _ := Outcome(s); text != "" || IsEnded(s.State) {
 		return changed

@@ -287,6 +287,36 @@ func TestMaxRunning_QueuesTheResumeForAText(t *testing.T) {
 	})
 }
 
+// TestMaxRunning_QueuesASessionThatContinuesAfterItsLimit, if it was suspended meanwhile.
+func TestMaxRunning_QueuesASessionThatContinuesAfterItsLimit(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.startLimited(config.Agent{})
+		b.call("suspend", func(ctx context.Context) error { return b.sup.Suspend(ctx, "shop") })
+		b.exit("shop", 0)
+		b.endScope("shop")
+		s.disconnect()
+		conf := config.Default()
+		conf.MaxRunning, conf.OnLimit, conf.ContinueText = 1, config.LimitContinue, "go on"
+		require.NoError(t, b.sup.Reload(conf, map[string]config.Agent{"command": {Name: "command"}}))
+		require.NoError(t, b.sup.BeginQueued())
+		var prompt string
+		b.onLoop(func() {
+			b.system.start = func(p Plan, report func(session.Event)) error {
+				prompt = p.Spec.Prompt
+				return runs(p, report)
+			}
+		})
+		b.create1("other", "command")
+		<-time.After(2 * time.Hour)
+		require.NoError(t, s.continueIfDue())
+		assert.Equal(t, []string{"shop"}, b.queue())
+		assert.Equal(t, NotWaiting, kindOf(s.continueIfDue()), "once")
+		b.exit("other", 0)
+		assert.Equal(t, "shop", b.runs())
+		assert.Equal(t, "go on", prompt)
+	})
+}
+
 // TestMaxRunning_WaitsForABusyWorkspace: a session that cannot begin does not hold up the others.
 func TestMaxRunning_WaitsForABusyWorkspace(t *testing.T) {
 	superviseQueue(t, 2, 0, func(b *bed) {
@@ -302,6 +332,22 @@ func TestMaxRunning_WaitsForABusyWorkspace(t *testing.T) {
 		assert.Equal(t, []string{"second"}, b.queue())
 		b.exit("first", 0)
 		assert.Equal(t, "c second", b.runs())
+	})
+}
+
+// TestMaxRunning_WaitsForAMissingWorkspace of a session that never ran: it is orphaned meanwhile.
+func TestMaxRunning_WaitsForAMissingWorkspace(t *testing.T) {
+	superviseQueue(t, 1, 0, func(b *bed) {
+		b.create1("a", "command")
+		b.create1("b", "command")
+		b.create1("c", "command")
+		b.onLoop(func() { b.sup.loop.workspaceObserved("b", true, session.Inode{}) })
+		assert.Equal(t, "orphaned", b.state("b"))
+		b.exit("a", 0)
+		assert.Equal(t, "c", b.runs())
+		b.exit("c", 0)
+		b.onLoop(func() { b.sup.loop.workspaceObserved("b", false, session.Inode{}) })
+		assert.Equal(t, "b", b.runs())
 	})
 }
 

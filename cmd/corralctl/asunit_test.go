@@ -155,6 +155,31 @@ func TestAsUnit_FollowsItsSession(t *testing.T) {
 	u.becomes("review", "inactive success 0")
 }
 
+// TestAsUnit_IsActiveWhileItsSessionIsQueued: stopping the unit takes the session out of the queue.
+func TestAsUnit_IsActiveWhileItsSessionIsQueued(t *testing.T) {
+	u := newInstallation(t)
+	require.NoError(t, os.MkdirAll(u.home+"/config/corral", 0o700))
+	require.NoError(t, os.WriteFile(u.home+"/config/corral/corral.conf", []byte("[Corral]\nMaxRunning=1\n"), 0o600))
+	u.must("reload")
+	u.session("first", "exec sleep 1000")
+	u.session("review", "exec sleep 1000")
+	u.must("start", "first")
+	testbed.Systemctl(t, "start", "corral@review")
+	assert.Equal(t, "active success 0", u.unit("review"))
+	assert.Equal(t, "created, queued", testbed.Systemctl(t, "show", "-P", "StatusText", "corral@review"))
+	testbed.Systemctl(t, "stop", "corral@review")
+	assert.Equal(t, "inactive success 0", u.unit("review"))
+	assert.Equal(t, "0", u.must("show", "-P", "QueuePosition", "review"))
+
+	testbed.Systemctl(t, "start", "corral@review")
+	u.must("stop", "review")
+	u.becomes("review", "inactive success 0")
+	testbed.Systemctl(t, "start", "corral@review")
+	u.must("stop", "first")
+	u.must("wait", "--until=running", "review")
+	assert.Equal(t, "active success 0", u.unit("review"))
+}
+
 func TestAsUnit_ExitsWithTheAgentsCode(t *testing.T) {
 	u := newInstallation(t)
 	for _, row := range []struct{ about, id, script, unit string }{

@@ -35,7 +35,7 @@ var possibleFor = map[verb]func(*row) bool{
 	resume:     func(r *row) bool { return isNotArchived(r) && (r.State == word.Stale || !r.AgentAlive) },
 	send:       func(r *row) bool { return r.State == word.Suspended || isLive(r) && !r.Frozen },
 	passKeysTo: func(r *row) bool { return r.SessionAlive && isLive(r) && !r.Frozen },
-	stop:       func(r *row) bool { return isLive(r) || r.usage.leftovers > 0 },
+	stop:       func(r *row) bool { return isLive(r) || r.usage.leftovers > 0 || r.QueuedTimestamp != 0 },
 	suspend:    func(r *row) bool { return isLive(r) && r.State != word.Stopping },
 	freeze:     func(r *row) bool { return isLive(r) && r.State != word.Stopping },
 	kill:       func(r *row) bool { return r.AgentAlive },

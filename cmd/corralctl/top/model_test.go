@@ -79,6 +79,20 @@ func modelOfEachState(width, height int) *model {
 	return m
 }
 
+// Positions in the queue follow from the times: no signal announces them.
+func TestTop_NumbersTheQueue(t *testing.T) {
+	m := modelOfEachState(160, 24)
+	later, created := m.rows["later"].Session, m.rows["new"].Session
+	later.QueuedTimestamp, created.QueuedTimestamp = 7, 8
+	m.update(changes{updated: snapshots(2, later, created)})
+	screen := ansi.Strip(m.screen())
+	assert.Regexp(t, `later +\S+ +suspended +queued, 1st`, screen)
+	assert.Regexp(t, `new +claude +created +queued, 2nd`, screen)
+	later.QueuedTimestamp = 0
+	m.update(changes{updated: snapshots(3, later)})
+	assert.Regexp(t, `new +claude +created +queued, 1st`, ansi.Strip(m.screen()))
+}
+
 // Finished turns have a count of their own, and precede sessions that do not need a person, until a
 // person has seen them.
 func TestTop_ShowsFinishedTurns(t *testing.T) {

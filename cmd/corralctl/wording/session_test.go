@@ -173,3 +173,21 @@ func TestTurnsEnded_IsPluralized(t *testing.T) {
 	assert.Equal(t, "1 turn ended", TurnsEnded(1))
 	assert.Equal(t, "2 turns ended", TurnsEnded(2))
 }
+
+// TestQueued_IsShownWithItsPosition in tables and in the status. What does not know the position
+// shows the word.
+func TestQueued_IsShownWithItsPosition(t *testing.T) {
+	for position, want := range map[uint32]string{
+		0: "queued", 1: "queued, 1st", 2: "queued, 2nd", 3: "queued, 3rd", 4: "queued, 4th", 11: "queued, 11th",
+		12: "queued, 12th", 21: "queued, 21st", 113: "queued, 113th", 1002: "queued, 1002nd",
+	} {
+		s := client.Session{State: word.Suspended, Reason: "idle", QueuedTimestamp: 7, QueuePosition: position}
+		text, _ := Detail(s)
+		assert.Equal(t, want, text)
+		assert.Equal(t, "suspended ("+want+")", StateText(s, nil, time.Now()))
+		activity, _ := Activity(s)
+		assert.Equal(t, "queued", activity)
+		assert.True(t, Matches(s, QueuedWord) && Matches(s, word.Suspended))
+		assert.EqualValues(t, 7, SinceUSec(s))
+	}
+}

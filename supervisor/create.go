@@ -205,6 +205,7 @@ func checkLabels(labels map[string]string) error {
 func (c *creation) createChecked(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	var reply <-chan error
 	if err := c.loop.try(func() error {
+		c.loop.sessions.queue.beginAll()
 		e, err := c.create(agent, spec)
 		if err != nil {
 			return err

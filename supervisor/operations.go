@@ -94,12 +94,21 @@ func (o *operations) beginFresh(
 		return err
 	}
 	return o.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := e.checkCanStart(checkState, false, workspace); err != nil {
-			return nil, err
-		}
-		c := claim{resolution: workspace, callerEnvironment: options.CallerEnvironment}
-		return o.loop.sessions.queue.beginOrAdd(e, op, c, options.Now), nil
+		return o.loop.beginOrQueue(e, op, checkState, workspace, options)
 	})
+}
+
+// beginOrQueue begins a run if checkCanStart returns no error, or queues it. It returns the channel
+// on which the call is answered.
+func (l *loop) beginOrQueue(
+	e *entry, op session.Op, checkState func(*entry) error, workspace *workspaces.Resolution, options BeginOptions,
+) (<-chan error, error) {
+	l.sessions.queue.beginAll()
+	if err := e.checkCanStart(checkState, op == session.OpResume, workspace); err != nil {
+		return nil, err
+	}
+	c := claim{resolution: workspace, callerEnvironment: options.CallerEnvironment}
+	return l.sessions.queue.beginOrAdd(e, op, c, options.Now), nil
 }
 
 // checkCanStart returns an error if a run of the session cannot begin now: because the daemon or
@@ -172,11 +181,7 @@ func (o *operations) resume(ctx context.Context, id string, options BeginOptions
 		case stale:
 			return e.beginRun(session.OpResume, true, claim{callerEnvironment: options.CallerEnvironment}), nil
 		}
-		if err := e.checkCanStart(checkStartable, true, workspace); err != nil {
-			return nil, err
-		}
-		c := claim{resolution: workspace, callerEnvironment: options.CallerEnvironment}
-		return o.loop.sessions.queue.beginOrAdd(e, session.OpResume, c, options.Now), nil
+		return o.loop.beginOrQueue(e, session.OpResume, checkStartable, workspace, options)
 	})
 }
 

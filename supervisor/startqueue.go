@@ -96,14 +96,6 @@ func (q *startQueue) permits(e *entry) bool {
 	return !q.isFull() && (limit == 0 || q.placesOf[e.rec.Agent] < limit)
 }
 
-// admits is permits for a run that was requested now: those that wait come first.
-func (q *startQueue) admits(e *entry) bool {
-	for next := q.beginNext(); next != nil; {
-		next = q.beginNext()
-	}
-	return q.permits(e)
-}
-
 // beginNext begins the run of the first session in the queue that may begin, and returns that
 // session; nil if there is none. A session that cannot begin now, because its agent's limit is
 // reached or another session uses its workspace, does not hold up those after it.
@@ -121,6 +113,14 @@ func (q *startQueue) beginNext() *entry {
 		}
 	}
 	return nil
+}
+
+// beginAll begins the runs of all sessions in the queue that may begin: those that wait come before
+// a run that is requested now.
+func (q *startQueue) beginAll() {
+	for next := q.beginNext(); next != nil; {
+		next = q.beginNext()
+	}
 }
 
 // hold prevents sessions from leaving the queue until release is called.
@@ -155,9 +155,10 @@ func (q *startQueue) begin(e *entry) bool {
 
 // beginOrAdd begins a run, or queues it if MaxRunning= permits none now. It returns the channel on
 // which the call is answered: once the agent runs, or the run is queued. A session whose run has
-// not ended keeps its place.
+// not ended keeps its place. The caller has called beginAll before it has checked whether the run
+// can begin.
 func (q *startQueue) beginOrAdd(e *entry, op session.Op, c claim, now bool) <-chan error {
-	if now || !e.rec.Run.Ended() || q.admits(e) {
+	if now || !e.rec.Run.Ended() || q.permits(e) {
 		return e.beginRun(op, false, c)
 	}
 	how := word.Start

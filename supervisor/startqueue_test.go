@@ -197,19 +197,31 @@ func TestMaxRunning_CountsStarts(t *testing.T) {
 }
 
 // TestMaxRunning_NobodyOvertakesTheQueue, although a place is free when a start is requested: the
-// exit and the request are processed in one iteration.
+// exit and the request are processed in one iteration. Nor does anybody take the workspace of a
+// session that leaves the queue.
 func TestMaxRunning_NobodyOvertakesTheQueue(t *testing.T) {
 	superviseQueue(t, 1, 0, func(b *bed) {
+		dir := t.TempDir()
 		b.create1("a", "command")
-		b.create1("b", "command")
-		require.NoError(t, b.create("command", Spec{ID: "late", Command: []string{"true"}, NoStart: true}))
+		b.startIn("b", dir, true)
+		late := Spec{ID: "late", Command: []string{"true"}, WorkingDirectory: dir, Exclusive: true, NoStart: true}
+		require.NoError(t, b.create("command", late))
+		require.NoError(t, b.create("command", Spec{ID: "next", Command: []string{"true"}, NoStart: true}))
 		b.exitWithoutEvent("a", 0)
+		replies := make(chan error, 2)
 		b.onLoop(func() {
 			b.sup.loop.sessions.byID["a"].run.exit.read()
-			b.sup.loop.sessions.queue.beginOrAdd(b.sup.loop.sessions.byID["late"], session.OpStart, claim{}, false)
+			for _, id := range []string{"late", "next"} {
+				e := b.sup.loop.sessions.byID[id]
+				_, err := b.sup.loop.beginOrQueue(e, session.OpStart, checkStartable, nil, BeginOptions{})
+				replies <- err
+			}
 		})
+		assert.Equal(t, WorkspaceBusy, kindOf(<-replies))
+		require.NoError(t, <-replies)
 		assert.Equal(t, "b", b.runs())
-		assert.Equal(t, []string{"late"}, b.queue())
+		assert.Equal(t, []string{"next"}, b.queue())
+		assert.Equal(t, InvalidState, kindOf(b.sup.Start(b.t.Context(), "b")), "it has begun")
 	})
 }
 

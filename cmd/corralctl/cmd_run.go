@@ -324,7 +324,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 		return r.printCreated(ctx, c, id, waiting)
 	}
 	var queued *client.Session
-	if !r.spec.NoStart && !c.noBlock {
+	if !r.spec.NoStart && !c.noBlock && (!c.quiet || r.attach) {
 		queued = c.queued(ctx, id)
 	}
 	if !c.quiet {

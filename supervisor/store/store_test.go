@@ -376,6 +376,29 @@ func TestLoad_ReturnsANewerRecordReadOnly(t *testing.T) {
 	saved(t, s, record("shop"))
 }
 
+// TestSave_WritesTheOldestSchemaThatSuffices: an older version can use all records but those that it
+// would misread, such as that of a session whose agent must not run without its sandbox.
+func TestSave_WritesTheOldestSchemaThatSuffices(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*session.Session)
+		want   string
+	}{
+		"as ever":      {func(*session.Session) {}, `"schema": 1,`},
+		"in a sandbox": {func(rec *session.Session) { rec.Sandbox = "workspace" }, `"schema": 2,`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, rec := open(t, t.TempDir()), record("shop")
+			c.change(rec)
+			text, err := os.ReadFile(filepath.Join(saved(t, s, rec), RecordName))
+			require.NoError(t, err)
+			assert.Contains(t, string(text), c.want)
+			got, found := loadOne(t, s)
+			assert.Nil(t, found)
+			assert.Equal(t, rec, got)
+		})
+	}
+}
+
 // damages are the ways in which a record can be damaged by a program that does not replace it
 // atomically, or by a disk that reports a write before it is durable.
 var damages = map[string]func(t *testing.T, path string){

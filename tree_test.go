@@ -34,8 +34,9 @@ var leaves = []string{
 	"internal/journal",
 	"internal/keys", "internal/logind", "internal/loginshell", "internal/logtimes", "internal/mounts",
 	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program", "internal/propertysyntax",
-	"internal/resettime", "internal/safefile", "internal/sandbox", "internal/shimwire", "internal/sshagent",
-	"internal/termsizes", "internal/transient", "internal/unitname", "internal/version",
+	"internal/resettime", "internal/safefile", "internal/sandbox", "internal/setup", "internal/shimwire",
+	"internal/sshagent", "internal/tcpport", "internal/termsizes", "internal/transient", "internal/trust",
+	"internal/unitname", "internal/version",
 	"internal/walltimer", "internal/worktree",
 }
 

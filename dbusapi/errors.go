@@ -26,6 +26,7 @@ const (
 	TooManySessions   = "TooManySessions"
 	ShuttingDown      = "ShuttingDown"
 	ConfigError       = "ConfigError"
+	NotTrusted        = "NotTrusted"
 	Internal          = "Internal"
 )
 

@@ -98,6 +98,9 @@ type Session struct {
 	// The id of the session whose conversation was copied to begin this one, empty if there is
 	// none. That session may have been removed. It never changes.
 	ForkedFrom string
+	// The TCP ports that are reserved for the session, which follow each other; empty if there are
+	// none. CORRAL_PORT in the environment of its agent is the first one. It never changes.
+	Ports []uint16
 	// When the session was created. It never changes.
 	Timestamp uint64
 	// A description for people.
@@ -247,6 +250,7 @@ var SessionProperties = []Property{
 	{Name: "SandboxTool", Announced: AnnouncedWithValue},
 	{Name: "SandboxNetwork", Announced: AnnouncedWithValue},
 	{Name: "ForkedFrom", Announced: NeverChanges},
+	{Name: "Ports", Announced: NeverChanges},
 	{Name: "Timestamp", Announced: NeverChanges},
 	{Name: "Description", Announced: AnnouncedWithValue},
 	{Name: "Labels", Announced: AnnouncedWithValue},

@@ -46,6 +46,9 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 	}
 	l.problems.stale = true
 	l.operations.worktrees.undoUnconfirmed()
+	for _, e := range l.sessions.byID {
+		e.setup.adopt()
+	}
 	l.adoption.awaitProbes(ctx)
 	failpoint.Hit("adopt.applied")
 	l.finishIteration()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/sandbox"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
@@ -90,6 +91,11 @@ func (f *fakeSystem) system() System {
 	return System{
 		Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Environments: f, Conversations: f,
 		ResolvePath: f.ResolvePath,
+		Confine: func(
+			_ *Confinement, _ sandbox.Request, variables []environment.Variable,
+		) (command sandbox.Command, _ []environment.Variable, err error) {
+			return command, variables, nil
+		},
 	}
 }
 

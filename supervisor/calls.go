@@ -109,10 +109,14 @@ func (e *entry) outcomeError(a session.Answer) error {
 	case session.RemovedMeanwhile:
 		return refuse(InvalidState, "session %q was removed meanwhile", id)
 	case session.CouldNotStart:
-		if !e.client.unattended {
+		if !e.client.unattended && e.rec.Run != nil {
 			e.client.run = e.rec.Run.ID
 		}
-		return refuse(StartFailed, "cannot start %q: %s", id, e.rec.View().Reason)
+		kind := StartFailed
+		if e.rec.Run == nil && e.setup.untrusted {
+			kind = NotTrusted
+		}
+		return refuse(kind, "cannot start %q: %s", id, e.rec.View().Reason)
 	case session.Closing:
 		return e.loop.shutdown.check()
 	case session.SurvivedKill:

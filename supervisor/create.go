@@ -48,13 +48,26 @@ type Spec struct {
 	// Worktree is the branch of a git worktree that is created for the session, "" for a branch of
 	// its own; nil for no worktree.
 	Worktree *string
+	// Ports is the number of TCP ports to reserve, nil for the number that is configured for the
+	// repository.
+	Ports *uint32
+	// NoSetup is whether the worktree is not set up.
+	NoSetup bool
 
+	determined determined
+}
+
+// determined is what Create determines of a session besides what a client specifies.
+type determined struct {
 	workspace string            // resolved path of WorkingDirectory
 	inode     session.Inode     // of that directory
 	idBase    string            // the beginning of a generated id
 	reserved  bool              // its ID is in creation.reserved
 	worktree  *session.Worktree // the worktree that was created for it
 	fork      *session.Fork     // the conversation that is copied
+
+	repository config.Repository  // of the worktree
+	setup      session.SetupPhase // of the worktree
 }
 
 // Limits of the values that a client specifies for a session.
@@ -116,8 +129,8 @@ func (c *creation) checkSpec(agent string, spec *Spec) error {
 	if err := program.CheckWorkspace(dir); err != nil {
 		return refuse(WorkspaceMissing, "%v", err)
 	}
-	spec.workspace, spec.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
-	spec.idBase = c.idBase(agent, *spec)
+	spec.determined.workspace, spec.determined.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
+	spec.determined.idBase = c.idBase(agent, *spec)
 	return nil
 }
 
@@ -153,6 +166,9 @@ func checkTexts(spec *Spec) error {
 	}
 	if spec.Worktree != nil && len(*spec.Worktree) > maxBranch {
 		return refuse(OverLimit, "Worktree is longer than %d bytes", maxBranch)
+	}
+	if err := checkPortCount(spec.Ports); err != nil {
+		return err
 	}
 	for _, entry := range spec.Environment {
 		if i := strings.IndexByte(entry, '='); i <= 0 {
@@ -239,6 +255,9 @@ func (c *creation) create(agent string, spec Spec) (*entry, error) {
 	if rec.Sandbox, err = c.loop.settings.chooseSandbox(def, spec.Sandbox); err != nil {
 		return nil, err
 	}
+	if rec.Ports, err = c.loop.reservePorts(id, spec.countPorts(), spec.determined.repository.PortVariable); err != nil {
+		return nil, err
+	}
 	if err := c.loop.settings.conversationRules(rec).SetCommands(); err != nil {
 		return nil, refuse(ConfigError, "agent %q: %v", def.Name, err)
 	}
@@ -280,7 +299,7 @@ func (c *creation) checkCreatable(agent string, spec Spec) (def config.Agent, er
 		return def, refuse(NoSuchAgent, "no such agent: %s", brief(agent))
 	case len(spec.Command) == 0 && len(def.Command) == 0:
 		return def, refuse(Invalid, "agent %q needs a Command", agent)
-	case count > limit, count == limit && !spec.reserved:
+	case count > limit, count == limit && !spec.determined.reserved:
 		return def, refuse(TooManySessions,
 			"there are %d sessions already, as many as MaxSessions= allows", len(c.loop.sessions.byID))
 	}
@@ -291,7 +310,7 @@ func (c *creation) checkCreatable(agent string, spec Spec) (def config.Agent, er
 // shop-2, … It is called on the event loop. Errors: SessionExists.
 func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
-		if c.loop.sessions.byID[spec.ID] != nil || c.reserved[spec.ID] && !spec.reserved {
+		if c.loop.sessions.byID[spec.ID] != nil || c.reserved[spec.ID] && !spec.determined.reserved {
 			return "", refuse(SessionExists, "session %q already exists", spec.ID)
 		}
 		// Agent a-b with session c, and agent a with session b-c, would have one scope.
@@ -302,7 +321,7 @@ func (c *creation) chooseID(agent string, spec Spec) (string, error) {
 		return spec.ID, nil
 	}
 	for n := 1; ; n++ {
-		id := spec.idBase
+		id := spec.determined.idBase
 		if n > 1 {
 			suffix := fmt.Sprintf("-%d", n)
 			id = strings.TrimRight(id[:min(len(id), 64-len(suffix))], ".-") + suffix
@@ -324,7 +343,7 @@ func (c *creation) idBase(agent string, spec Spec) string {
 	switch {
 	case spec.Worktree != nil && *spec.Worktree != "":
 		return idFrom(*spec.Worktree)
-	case spec.workspace != "/" && spec.workspace != workspaces.Resolve(c.loop.settings.home):
+	case spec.determined.workspace != "/" && spec.determined.workspace != workspaces.Resolve(c.loop.settings.home):
 		return idFrom(filepath.Base(spec.WorkingDirectory))
 	case len(spec.Command) > 0:
 		return idFrom(filepath.Base(spec.Command[0]))
@@ -359,8 +378,8 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		Agent:            def.Name,
 		Description:      spec.Description,
 		WorkingDirectory: spec.WorkingDirectory,
-		Workspace:        spec.workspace,
-		WorkspaceInode:   spec.inode,
+		Workspace:        spec.determined.workspace,
+		WorkspaceInode:   spec.determined.inode,
 		Environment:      slices.Clone(spec.Environment),
 		Prompt:           spec.Prompt,
 		Labels:           maps.Clone(spec.Labels),
@@ -372,7 +391,8 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		Arguments:        slices.Clone(spec.Arguments),
 		UnitProperties:   mergeProperties(nil, spec.UnitProperties),
 		Created:          time.Now(),
-		Worktree:         spec.worktree,
-		Fork:             spec.fork,
+		Worktree:         spec.determined.worktree,
+		Fork:             spec.determined.fork,
+		Setup:            session.Setup{Phase: spec.determined.setup},
 	}
 }

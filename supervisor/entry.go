@@ -34,6 +34,7 @@ type entry struct {
 
 	continuation continuation // after a usage limit
 	queueing     queueing     // of a run that waits until MaxRunning= permits it
+	setup        worktreeSetup
 
 	detectingPrinted bool // the conversation that the session's last agent has printed is being detected
 
@@ -87,7 +88,7 @@ type runtime struct {
 // newEntry returns an entry for a session. The caller adds it to the loop.
 func newEntry(l *loop, rec *session.Session) *entry {
 	e := &entry{loop: l, rec: rec}
-	e.effects.e, e.continuation.e = e, e
+	e.effects.e, e.continuation.e, e.setup.e = e, e, e
 	e.resetRun()
 	return e
 }
@@ -223,6 +224,10 @@ func (e *entry) execute(effect session.Effect) {
 		e.run.start.createConversation()
 	case session.CancelConversationID:
 		e.run.start.cancelCreation()
+	case session.SetUpWorktree:
+		e.setup.begin()
+	case session.CancelSetup:
+		e.setup.stop()
 	case session.StartScope:
 		e.run.start.startScope()
 	case session.RejoinTmux:

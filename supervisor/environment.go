@@ -30,16 +30,17 @@ func (s *Supervisor) Origins(id string) (environments.Origins, error) {
 	return o, nil
 }
 
-// environment returns the sources of the run's environment. It logs the entries of the
-// agent's definition that cannot be expanded and are omitted.
-func (s *runStart) environment() environments.Sources {
-	e, settings := s.e, &s.e.loop.settings
-	def := e.definition()
+// environment returns the sources of the environment of the session's agent. Caller is the
+// environment of the client that has requested the run. It logs the entries of the agent's
+// definition that cannot be expanded and are omitted.
+func (e *entry) environment(caller []string) environments.Sources {
+	settings, def := &e.loop.settings, e.definition()
 	if e.rec.Sandbox != "" {
 		def.DefaultEnvironment = slices.Concat(def.DefaultEnvironment, def.SandboxDefaults)
 	}
 	sources, unexpanded := environments.NewSources(def,
-		settings.config.LoginShell, settings.specifiers(e.rec), s.callerEnvironment, e.rec.Environment)
+		settings.config.LoginShell, settings.specifiers(e.rec), caller, e.rec.Environment)
+	sources.Corral = portVariables(e.rec.Ports)
 	for _, u := range unexpanded {
 		e.loop.log.Warn("ignored an invalid variable of an agent's definition",
 			"session", e.rec.ID, "agent", e.rec.Agent, "variable", u.Name, "err", u.Err)

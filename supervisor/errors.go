@@ -30,9 +30,10 @@ const (
 	TooManySessions
 	ShuttingDown
 	ConfigError
-	Invalid   // an argument is invalid
-	OverLimit // an argument exceeds a limit
-	TimedOut  // the operation was not finished in time, and may still finish
+	NotTrusted // the user has not approved a script that is to be executed
+	Invalid    // an argument is invalid
+	OverLimit  // an argument exceeds a limit
+	TimedOut   // the operation was not finished in time, and may still finish
 )
 
 // Error is an error that a caller can act on. Text is one English sentence that names the session
@@ -63,6 +64,9 @@ func kindOf(err error) Kind {
 
 // stateError returns the error that an operation is not possible in the session's state.
 func stateError(e *entry) error {
+	if e.pending.Phase == session.SetUp {
+		return refuse(InvalidState, "the worktree of session %q is being set up", e.rec.ID)
+	}
 	clause := strings.TrimPrefix(stateClause(e.rec.View().State), "it ")
 	return refuse(InvalidState, "session %q %s", e.rec.ID, clause)
 }

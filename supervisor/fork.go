@@ -41,7 +41,7 @@ func (c *creation) completeFork(agent string, spec *Spec) error {
 			return refuse(Unsupported, "cannot fork session %q: agent %q copies a conversation only in its workspace: %q",
 				source.ID, agent, source.WorkingDirectory)
 		}
-		spec.fork = &session.Fork{From: source.ID, Conversation: source.ConversationID}
+		spec.determined.fork = &session.Fork{From: source.ID, Conversation: source.ConversationID}
 		inherited := slices.DeleteFunc(slices.Clone(source.Environment), func(entry string) bool {
 			name, _, _ := strings.Cut(entry, "=")
 			return slices.ContainsFunc(spec.Environment, func(own string) bool { return strings.HasPrefix(own, name+"=") })

@@ -69,7 +69,7 @@ func (c *creation) checkExecutable(ctx context.Context, def config.Agent, spec *
 		return err
 	}
 	dir := spec.WorkingDirectory
-	if spec.Worktree != nil && spec.worktree == nil { // it does not exist yet
+	if spec.Worktree != nil && spec.determined.worktree == nil { // it does not exist yet
 		dir = ""
 	}
 	if err := c.loop.system.Environments.FindProgram(ctx, program, dir, env); err != nil {

@@ -95,7 +95,7 @@ func newLoop(o Options) *loop {
 	l.expiry = expiry{loop: l, clock: retention.NewClock(o.BootID), daemonStarted: o.Clocks.Monotonic()}
 	l.adoption = adoption{loop: l, uncompared: map[*entry]bool{}}
 	l.shutdown = shutdown{loop: l, suspended: map[string]string{}}
-	l.operations = newOperations(l, o.WorktreeDir, o.Git)
+	l.operations = newOperations(l, o)
 	l.expiry.checkClock()
 	l.problems.retries.openFiles()
 	return l

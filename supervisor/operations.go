@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/corrald/corral/dbusapi/word"
-	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/workspaces"
@@ -19,9 +18,9 @@ type operations struct {
 	worktrees *worktrees
 }
 
-// newOperations returns the operations of a loop. Dir is where git worktrees are created.
-func newOperations(l *loop, dir string, git worktree.Git) operations {
-	t := &worktrees{l, dir, git}
+// newOperations returns the operations of a loop.
+func newOperations(l *loop, o Options) operations {
+	t := &worktrees{l, o.WorktreeDir, o.Git, o.RunSetup, o.Approvals}
 	return operations{l, creation{l, t, map[string]bool{}}, t}
 }
 
@@ -188,9 +187,9 @@ func (o *operations) resume(ctx context.Context, id string, options BeginOptions
 // Stop ends the session's run at the user's request. It sends SIGTERM to the agent alone (SIGHUP if
 // the agent ignores SIGTERM), SIGTERM to all processes of the scope once the agent has exited or
 // grace has nearly passed, and SIGKILL to all after grace (0 selects StopTimeoutSec=). It returns
-// once the scope is empty. It does nothing to a session that does not run. A session that has
-// ended keeps its result. Stop cancels a start that waits for the end of the run before it, and one
-// that is queued. Errors: NoSuchSession.
+// once the scope is empty. To a session that does not run it does nothing, except that it ends the
+// setup of its worktree. A session that has ended keeps its result. Stop cancels a start that waits
+// for the end of the run before it, and one that is queued. Errors: NoSuchSession.
 func (s *Supervisor) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
 		isQueued := e.rec.IsQueued()
@@ -198,7 +197,7 @@ func (s *Supervisor) Stop(ctx context.Context, id string, grace time.Duration) e
 			s.loop.sessions.queue.remove(e)
 		}
 		switch {
-		case e.rec.Run.Live():
+		case e.rec.Run.Live(), e.pending.Phase == session.SetUp:
 		case isQueued:
 			return e.whenPublished(), nil
 		default:

@@ -125,6 +125,9 @@ func (ps *problemList) list() []Problem {
 			text := err.Error() + "; its end and changes of its workspace may be reported late"
 			all = append(all, Problem{Session: e.rec.ID, Text: text})
 		}
+		if len(e.run.start.portsInUse) > 0 {
+			all = append(all, Problem{Session: e.rec.ID, Text: e.run.start.portProblem()})
+		}
 		if e.run.scope.deferredEnd != nil {
 			all = append(all, Problem{Session: e.rec.ID, Text: outsideScopeProblem})
 		}

@@ -6,9 +6,10 @@ import (
 	"path/filepath"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/supervisor/session"
 )
 
-// Confinement is the sandbox of a run's agent: a sandbox profile, with what the agent needs.
+// Confinement is the sandbox of a session's agent: a sandbox profile, with what the agent needs.
 type Confinement struct {
 	Profile config.Sandbox
 	Err     error // why there is no such profile now; the run cannot start
@@ -18,21 +19,23 @@ type Confinement struct {
 
 	Values   config.Specifiers
 	StateDir string // of Corral: the agent must not see the logs and records there
-	CacheDir string // with a directory for each profile, which contains the private directories
+	// RuntimeDir is $XDG_RUNTIME_DIR.
+	RuntimeDir string
+	CacheDir   string // with a directory for each profile, which contains the private directories
 }
 
-// confinement returns the sandbox of the session's current run, nil for none.
-func (e *entry) confinement() *Confinement {
-	set := &e.loop.settings
-	if e.rec.Sandbox == "" {
+// confinement returns the sandbox of the session's agent, nil for none.
+func (l *loop) confinement(rec *session.Session) *Confinement {
+	set := &l.settings
+	if rec.Sandbox == "" {
 		return nil
 	}
-	profile, err := set.sandbox(e.rec.Sandbox)
-	def := e.definition()
+	profile, err := set.sandbox(rec.Sandbox)
+	def := set.definition(rec)
 	return &Confinement{
 		Profile: profile, Err: err, Writable: def.SandboxWritable, ReadOnly: def.SandboxReadOnly,
-		CacheDir: set.sandboxDir, Values: set.specifiers(e.rec),
-		StateDir: filepath.Dir(filepath.Dir(e.loop.records.SessionDir(e.rec.ID))),
+		RuntimeDir: filepath.Dir(set.runDir), CacheDir: set.sandboxDir, Values: set.specifiers(rec),
+		StateDir: filepath.Dir(filepath.Dir(l.records.SessionDir(rec.ID))),
 	}
 }
 
@@ -40,7 +43,7 @@ func (e *entry) confinement() *Confinement {
 func (s *settings) sandbox(name string) (config.Sandbox, error) {
 	profile, known := s.config.Sandboxes[name]
 	if !known {
-		return profile, errors.New(s.config.Sandboxes.Missing(name))
+		return config.Sandbox{Name: name}, errors.New(s.config.Sandboxes.Missing(name))
 	}
 	return profile, nil
 }

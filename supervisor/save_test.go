@@ -116,7 +116,7 @@ func TestCreate_ConfirmsAWorktreeOnceTheSessionIsSaved(t *testing.T) {
 			b.records.fails = diskIsFull
 			_, err := b.sup.loop.operations.creation.create("command", Spec{
 				ID: "shop", Command: []string{"true"}, NoStart: true, WorkingDirectory: tree,
-				worktree: &session.Worktree{Repository: "/nowhere", Path: tree},
+				determined: determined{worktree: &session.Worktree{Repository: "/nowhere", Path: tree}},
 			})
 			assert.NoError(t, err)
 		})

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"strings"
 	"time"
 
 	"github.com/corrald/corral/dbusapi/word"
@@ -29,6 +28,7 @@ type Snapshot struct {
 	SandboxTool      string            `property:"SandboxTool"`
 	SandboxNetwork   string            `property:"SandboxNetwork"`
 	ForkedFrom       string            `property:"ForkedFrom"` // id of a session, "" if there is none
+	Ports            []uint16          `property:"Ports"`      // TCP ports that are reserved for it
 	Description      string            `property:"Description"`
 	Labels           map[string]string `property:"Labels"`
 	OnLogin          string            `property:"OnLogin"`
@@ -211,8 +211,9 @@ func (e *entry) takeSnapshot() *Snapshot {
 		snap.Queued = rec.Queued.At
 	}
 	if rec.Worktree != nil {
-		snap.Worktree, snap.Repository = rec.Worktree.Branch, strings.TrimSuffix(rec.Worktree.Repository, "/.git")
+		snap.Worktree, snap.Repository = rec.Worktree.Branch, rec.Worktree.Directory()
 	}
+	snap.Ports = rec.Ports.All()
 	snap.Ran = rec.Forgotten
 	for _, run := range snap.Runs {
 		snap.Ran += run.Duration()

@@ -101,6 +101,15 @@ func (l *loop) agents() (agents config.Agents, err error) {
 	return agents, err
 }
 
+// repository returns what is configured for the git repository in a directory. Any goroutine but
+// the event loop may call it.
+func (l *loop) repository(dir string) (config.Repository, error) {
+	var all config.Repositories
+	var values config.Specifiers
+	err := l.do(func() { all, values = l.settings.config.Repositories, l.settings.agentSpecifiers("") })
+	return all.Find(dir, values), err
+}
+
 // Reload replaces the configuration. It applies to everything that begins from now on, and to how
 // long sessions are kept and may be idle. The caller must not change its arguments afterwards.
 func (s *Supervisor) Reload(c config.Config, agents config.Agents) error {

@@ -25,6 +25,8 @@ type runStart struct {
 
 	cancelConversation func() // cancels the creation of the conversation, nil if none is being created
 
+	portsInUse []uint16 // ports that are reserved for the session, and that a program used when the run began
+
 	// earlyEnds are ends of scopes that were reported before the start of the run had returned. They
 	// may belong to earlier runs.
 	earlyEnds []scopeEnd
@@ -160,8 +162,12 @@ func (s *runStart) startScope() {
 	if begin.Prompt {
 		plan.Spec.Prompt = strings.TrimSuffix(e.rec.Prompt+"\n\n"+e.rec.Unsent, "\n\n")
 	}
+	ports := e.rec.Ports
 	e.effects.startAfterSave(func() {
 		failpoint.Hit("start.record-saved")
+		if plan.ExistingScope == nil { // a leftover process of the session may use its ports
+			s.checkPorts(run, ports)
+		}
 		_, _, _ = hookreport.Take(plan.RuntimeDir) // of the last run
 		hookreport.Remove(plan.RuntimeDir)
 		err := awaitResolution(e.loop.ctx, resolution, plan.Spec.Dir)

@@ -22,6 +22,8 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/setup"
+	"github.com/corrald/corral/internal/trust"
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
@@ -59,6 +61,8 @@ type Options struct {
 	WorktreeDir  string       // of the sessions' git worktrees: $XDG_DATA_HOME/corral/worktrees
 	SandboxDir   string       // of the sandboxes' private directories: $XDG_CACHE_HOME/corral/sandboxes
 	Git          worktree.Git // creates, examines and removes them
+	RunSetup     setup.Runner // runs the commands that set them up and tear them down
+	Approvals    trust.Approvals
 	Clocks       Clocks
 	Callbacks    Callbacks
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/sandbox"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
@@ -26,6 +27,12 @@ type System struct {
 	Terminals     Terminals
 	Environments  Environments
 	Conversations Conversations
+	// Confine returns the command that sets a sandbox up, and the variables that its programs get. The
+	// Workspace of the request, and what the program needs beyond that, is set by the caller. Without
+	// a confinement, there is no such command, and the variables are unchanged.
+	Confine func(
+		c *Confinement, r sandbox.Request, variables []environment.Variable,
+	) (sandbox.Command, []environment.Variable, error)
 	// ResolvePath returns the path without symbolic links. It blocks as long as a file system does not
 	// respond. Nil stands for filepath.EvalSymlinks.
 	ResolvePath func(path string) (string, error)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/internal/setup"
+	"github.com/corrald/corral/internal/trust"
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/workspaces"
@@ -15,9 +17,11 @@ import (
 
 // worktrees are the git worktrees that were created for sessions.
 type worktrees struct {
-	loop *loop
-	dir  string // $XDG_DATA_HOME/corral/worktrees
-	git  worktree.Git
+	loop      *loop
+	dir       string // $XDG_DATA_HOME/corral/worktrees
+	git       worktree.Git
+	runner    setup.Runner
+	approvals trust.Approvals // of scripts of repositories
 }
 
 // worktreeTimeout is how long git may take for one operation. It may check out a whole tree and run
@@ -38,7 +42,7 @@ func (c *creation) createInWorktree(ctx context.Context, agent string, spec Spec
 	defer context.AfterFunc(c.loop.ctx, cancel)() // git must not outlive the daemon
 	series := ""
 	if spec.ID == "" {
-		series = branchPrefix + spec.idBase
+		series = branchPrefix + spec.determined.idBase
 	}
 	id, err := c.reserve(agent, spec)
 	if err != nil {
@@ -69,10 +73,14 @@ func (c *creation) createInWorktree(ctx context.Context, agent string, spec Spec
 	}
 	failpoint.Hit("create.worktree-made")
 	saved := session.Worktree(w)
-	spec.ID, spec.reserved = id, true
-	spec.worktree, spec.WorkingDirectory = &saved, dir
-	spec.workspace, spec.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
-	if len(spec.Command) > 0 { // only now can it be searched for in the worktree
+	if spec.determined.repository, err = c.loop.repository(saved.Directory()); err != nil {
+		return "", err
+	}
+	spec.ID, spec.determined.reserved, spec.determined.setup = id, true, spec.setupPhase(w)
+	spec.determined.worktree, spec.WorkingDirectory = &saved, dir
+	spec.determined.workspace, spec.determined.inode = workspaces.Resolve(dir), workspaces.InodeOf(dir)
+	// Only now can it be searched for in the worktree. A setup may create it.
+	if len(spec.Command) > 0 && spec.determined.setup != session.SetupPending {
 		err = c.checkInstalled(ctx, agent, &spec)
 	}
 	created := ""
@@ -184,8 +192,9 @@ func (t *worktrees) undoUnconfirmed() {
 	}
 }
 
-// RemoveWorktree is Remove, and also removes the session's worktree. If changes would be lost,
-// neither is removed, and the error lists them, unless discard is set. The branch is kept unless it
+// RemoveWorktree is Remove, and also removes the session's worktree, which is torn down before. If
+// that fails, or changes would be lost, neither is removed, and the error describes why, unless
+// discard is set. The branch is kept unless it
 // is merged or pushed. Errors: those of Remove; Invalid for a session without a worktree.
 func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, discard bool) error {
 	t := s.loop.operations.worktrees
@@ -208,9 +217,19 @@ func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, disca
 			return err
 		}
 	}
+	var place workplace
+	var phase session.SetupPhase
 	return s.loop.operations.removeAfter(ctx, id, force, removal{
-		check:  func(e *entry) error { return t.beginRemoval(e, root) },
-		before: func() error { return t.remove(id, w, discard) },
+		check: func(e *entry) error {
+			place, phase = e.workplace(nil), e.rec.Setup.Phase
+			return t.beginRemoval(e, root)
+		},
+		before: func() error {
+			if err := t.tearDown(place, phase, discard); err != nil {
+				return err
+			}
+			return t.remove(id, w, discard)
+		},
 	})
 }
 

@@ -74,8 +74,8 @@ func runChecks(ctx context.Context) []finding {
 		{"corrald", e.checkDaemon}, {"corral-shim", checkShim}, {"configuration", e.checkConfiguration},
 		{"state", checkState}, {"inotify", checkInotify}, {"linger", checkLinger}, {"shutdown lock", checkLock},
 		{"notifications", e.checkNotifications}, {"hooks", checkHooks}, {"terminal", e.checkTerminal},
-		{"ssh-agent", checkSSHAgent}, {"agents", e.checkAgents}, {"accounts", e.checkAccounts},
-		{"sandbox", e.checkSandbox}, {"strays", e.checkStrays},
+		{"ssh-agent", checkSSHAgent}, {"sandbox", e.checkSandbox}, {"agents", e.checkAgents},
+		{"accounts", e.checkAccounts}, {"strays", e.checkStrays},
 	} {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		for _, f := range check.do(ctx) {

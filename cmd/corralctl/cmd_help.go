@@ -105,14 +105,24 @@ func (c *ctl) printVerbHelp(cmd *cobra.Command) {
 	}
 }
 
-// optionsHelp describes the verb's own options, then the global options that have a special meaning
-// for it, with that meaning. It only names the other global options, and omits those without effect
-// on it.
+// rareOption is the annotation of an option that the help of its verb only names, because it has no
+// room for another line.
+const rareOption = "rare"
+
+// optionsHelp describes the verb's own options, except for rare ones, then the global options that
+// have a special meaning for it, with that meaning. It only names the other global options, and
+// omits those without effect on it.
 func (c *ctl) optionsHelp(cmd *cobra.Command) string {
 	options := pflag.NewFlagSet("", pflag.ContinueOnError)
 	options.SortFlags = false
-	options.AddFlagSet(cmd.LocalNonPersistentFlags())
-	var also []string
+	var also, rare []string
+	cmd.LocalNonPersistentFlags().VisitAll(func(option *pflag.Flag) {
+		if _, is := option.Annotations[rareOption]; is {
+			rare = append(rare, "--"+option.Name)
+		} else {
+			options.AddFlag(option)
+		}
+	})
 	cmd.InheritedFlags().VisitAll(func(option *pflag.Flag) {
 		meaning, used := sharedMeaning(cmd.Name(), option.Name)
 		switch {
@@ -129,6 +139,9 @@ func (c *ctl) optionsHelp(cmd *cobra.Command) string {
 		meaning, _ := sharedMeaning(cmd.Name(), name)
 		return meaning
 	})
+	if len(rare) > 0 {
+		lines += fmt.Sprintf("  %s: see man corralctl\n", strings.Join(rare, ", "))
+	}
 	if len(also) == 0 {
 		return lines
 	}

@@ -167,6 +167,8 @@ func (r *removal) remove(ctx context.Context, c *ctl, before client.Session, id 
 	switch {
 	case r.worktree && dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs:
 		f.hint = "corralctl rm " + id
+	case r.worktree && dbusapi.ShortErrorName(err) == dbusapi.ConfigError:
+		f.hint = "corralctl logs " + id
 	case r.force || !isInvalidState(err):
 	case r.worktree && before.Worktree != "" && wording.IsEnded(before.State):
 		f.hint = "git -C " + wording.ShellWords([]string{before.WorkingDirectory}) + " status"

@@ -61,10 +61,10 @@ var peekVerb = verb{
 	},
 }
 
-// fallbackHint returns the command that helps if a session has nothing to show: verb or, if the
-// session has never run, start.
+// fallbackHint returns the command that helps if a session has nothing to show: verb or, if there
+// was neither a run nor a setup of its worktree, start.
 func (c *ctl) fallbackHint(ctx context.Context, verb, id string) string {
-	if s, err := c.client.Session(ctx, id); err == nil && s.NRuns == 0 {
+	if s, err := c.client.Session(ctx, id); err == nil && s.NRuns == 0 && s.Reason == "" {
 		verb = "start"
 	}
 	return "corralctl " + verb + " " + id

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,7 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 		f.Lookup("worktree").NoOptDefVal = generatedBranch
 		f.StringVar(&r.spec.Sandbox, "sandbox", "", "confine the agent as this sandbox `PROFILE` describes, or none")
 		f.Lookup("sandbox").NoOptDefVal = defaultSandbox
+		f.UintVar(&r.ports, "ports", 0, "reserve a `NUMBER` of TCP ports: CORRAL_PORT")
 		f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about the session")
 		f.StringArrayVarP(&r.environment, "setenv", "E", nil, "set a variable, `NAME=VALUE`, or pass one on, NAME")
 		f.StringArrayVarP(&r.properties, "property", "p", nil, "a property of its scope, `NAME=VALUE`: MemoryMax=2G")
@@ -46,8 +48,12 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 		f.BoolVar(&r.spec.Exclusive, "exclusive", false, "refuse if another session has the workspace")
 		r.now = nowOption(f)
 		f.BoolVar(&r.spec.NoStart, "no-start", false, "create the session without starting it")
+		f.BoolVar(&r.spec.NoSetup, "no-setup", false, "do not set up the new worktree")
 		f.BoolVar(&r.attach, "attach", false, "attach to the session")
 		f.BoolVar(&r.wait, "wait", false, "wait until it has ended and exit with its code")
+		for _, name := range []string{"exclusive", "no-setup", "ports"} {
+			_ = f.SetAnnotation(name, rareOption, nil)
+		}
 		return r.run
 	}}
 
@@ -61,6 +67,7 @@ type runOptions struct {
 	directory   string
 	branch      string // of --worktree
 	fork        string // of --fork
+	ports       uint
 	environment []string
 	properties  []string
 	labels      []string
@@ -78,6 +85,13 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	if r.fork != "" && r.spec.ConversationID != "" {
 		return usagef("run", "--fork and --conversation exclude each other")
+	}
+	if r.flags.Changed("ports") {
+		if r.ports > config.MaxPorts {
+			return usagef("run", "invalid value \"%d\" for --ports: expected 0 to %d", r.ports, config.MaxPorts)
+		}
+		count := uint32(r.ports)
+		r.spec.Ports = &count
 	}
 	agent, extra, err := r.parseCommand(c, args)
 	if err != nil {
@@ -169,17 +183,8 @@ func (r *runOptions) complete(c *ctl) error {
 	if r.spec.OnLogin != "" && !slices.Contains(word.LoginActions, r.spec.OnLogin) {
 		return fmt.Errorf("invalid value %q for --on-login: expected ignore, resume or start", r.spec.OnLogin)
 	}
-	if r.spec.NoStart && (r.attach || r.wait || *r.now) {
-		return fmt.Errorf("--no-start excludes --attach, --wait and --now")
-	}
-	if c.noBlock && (r.attach || r.wait) {
-		return fmt.Errorf("--no-block excludes --attach and --wait")
-	}
-	if r.attach && c.wantsJSON() {
-		return fmt.Errorf("--attach and --json exclude each other")
-	}
-	if r.attach && r.wait {
-		return fmt.Errorf("--attach and --wait exclude each other")
+	if err := r.checkCombination(c); err != nil {
+		return err
 	}
 	if r.spec.Prompt == "-" {
 		text, err := io.ReadAll(io.LimitReader(c.in, maxText))
@@ -187,6 +192,23 @@ func (r *runOptions) complete(c *ctl) error {
 			return fmt.Errorf("cannot read the prompt: %w", err)
 		}
 		r.spec.Prompt = strings.TrimSuffix(string(text), "\n")
+	}
+	return nil
+}
+
+// checkCombination returns an error for options that exclude each other.
+func (r *runOptions) checkCombination(c *ctl) error {
+	switch {
+	case r.spec.NoStart && (r.attach || r.wait || *r.now):
+		return errors.New("--no-start excludes --attach, --wait and --now")
+	case r.spec.NoSetup && r.spec.Worktree == nil:
+		return errors.New("--no-setup needs --worktree")
+	case c.noBlock && (r.attach || r.wait):
+		return errors.New("--no-block excludes --attach and --wait")
+	case r.attach && c.wantsJSON():
+		return errors.New("--attach and --json exclude each other")
+	case r.attach && r.wait:
+		return errors.New("--attach and --wait exclude each other")
 	}
 	return nil
 }
@@ -415,7 +437,7 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 func (r *runOptions) cannotCreate(c *ctl, err error) *failure {
 	short, created := dbusapi.ShortErrorName(err), ""
 	switch short {
-	case dbusapi.StartFailed, dbusapi.TmuxFailed, dbusapi.InvalidState:
+	case dbusapi.StartFailed, dbusapi.TmuxFailed, dbusapi.InvalidState, dbusapi.NotTrusted:
 		created = r.created(c)
 	}
 	f := c.cannotFor("run", r.program, created, err)
@@ -439,7 +461,8 @@ func (r *runOptions) created(c *ctl) string {
 	sessions, _ := c.client.Sessions(ctx)
 	for _, s := range sessions {
 		isNew := s.Timestamp >= uint64(c.started.UnixMicro())
-		if isNew && (s.Id == r.spec.ID || r.spec.ID == "" && s.Result == word.StartFailed) {
+		notStarted := s.Result == word.StartFailed || s.State == word.Created && s.Reason != ""
+		if isNew && (s.Id == r.spec.ID || r.spec.ID == "" && notStarted) {
 			return s.Id
 		}
 	}

@@ -134,6 +134,8 @@ func propertyText(value any) string {
 		}
 	case []string:
 		return wording.ShellWords(v)
+	case []uint16:
+		return strings.Trim(fmt.Sprint(v), "[]")
 	case map[string]string:
 		var words []string
 		for _, key := range slices.Sorted(maps.Keys(v)) {

@@ -121,7 +121,7 @@ func (c *ctl) acknowledgeSeen(ctx context.Context, s client.Session, words []str
 // lastScreenLines returns the last lines of the session's screen, or of its log if its agent or its
 // tmux server has ended.
 func (c *ctl) lastScreenLines(ctx context.Context, s client.Session, lines uint32) string {
-	if lines == 0 || s.State == word.Created {
+	if lines == 0 || s.State == word.Created && s.Reason == "" { // with a reason, the log is that of its setup
 		return ""
 	}
 	if s.SessionAlive && s.AgentAlive {
@@ -198,6 +198,9 @@ func (c *ctl) printStatus(status sessionStatus) {
 	c.field("Command", "%s", c.fit(wording.Printable(wording.ShellWords(s.Command)), statusIndent))
 	c.printWorkspace(s)
 	c.printSandbox(s)
+	if text := portsText(s.Ports); text != "" {
+		c.field("Ports", "%s", text)
+	}
 	if s.Unit != "" {
 		c.field("Unit", "%s", s.Unit)
 	}
@@ -261,6 +264,18 @@ func (c *ctl) printWorkspace(s client.Session) {
 	c.field("Workspace", "%s", c.fitPath(s.WorkingDirectory, statusIndent))
 	c.field("Worktree", "%s",
 		c.fit(fmt.Sprintf("branch %s of %s", wording.Printable(s.Worktree), wording.Printable(s.Repository)), statusIndent))
+}
+
+// portsText returns the ports that are reserved for a session: "20000", "20000-20002".
+func portsText(ports []uint16) string {
+	switch n := len(ports); n {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprint(ports[0])
+	default:
+		return fmt.Sprintf("%d-%d", ports[0], ports[n-1])
+	}
 }
 
 // printSettings prints what the user has set for the session: limits, action at login, labels.

@@ -65,6 +65,9 @@ func (c *ctl) completeValues(words []string) {
 			}
 			return nil, cobra.ShellCompDirectiveDefault // files
 		}
+		if cmd.Name() == trustVerb.name {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		}
 		return matchingCompletions(word, c.argumentChoices(ctx, cmd, args))
 	}
 	for _, cmd := range c.commands.Commands() {

@@ -68,6 +68,10 @@ func endMenuFor(s client.Session, leftovers int) endMenu {
 		return endMenu{[]menuItem{thaw, log, leave}, itemThaw, "a frozen agent does not answer"}
 	case s.State == word.Created:
 		start := menuItem{itemStart, 's', []rune{'r'}, "start " + program + ", and attach"}
+		if s.Reason != "" {
+			log.description = "show the output of the setup"
+			return endMenu{[]menuItem{start, log, leave}, itemStart, "it has never been started"}
+		}
 		return endMenu{[]menuItem{start, leave}, itemStart, "it has never been started"}
 	case s.State == word.Archived:
 		return endMenu{[]menuItem{log, leave}, itemLeave, "an archived session cannot be started again"}
@@ -149,6 +153,8 @@ func resultSentence(s client.Session, leftovers int, now time.Time) string {
 	switch {
 	case s.Frozen:
 		return program + " is frozen"
+	case s.State == word.Created && s.Reason != "":
+		return program + " has never been started: " + wording.Reason(s)
 	case s.State == word.Created:
 		return program + " has never been started"
 	case s.AgentAlive:

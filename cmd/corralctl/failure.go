@@ -121,6 +121,10 @@ func (c *ctl) cannotFor(doing, object, id string, err error) *failure {
 	switch {
 	case short == dbusapi.InvalidState && mustBeThawed(doing, c.inspect(id)):
 		f.hint = "corralctl thaw " + id
+	case short == dbusapi.NotTrusted:
+		f.hint = "corralctl trust " + wording.ShellWord(c.inspect(id).WorkingDirectory)
+	case short == dbusapi.StartFailed && c.inspect(id).State == word.Created:
+		f.hint = "corralctl logs " + id // of the setup of its worktree
 	case short == dbusapi.StartFailed:
 		c.addSearchPath(f, id)
 	}

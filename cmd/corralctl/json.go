@@ -88,6 +88,10 @@ func plainValue(value any) any {
 		if v == nil {
 			return []string{}
 		}
+	case []uint16:
+		if v == nil {
+			return []uint16{}
+		}
 	case [][]any:
 		if v == nil {
 			return []any{}

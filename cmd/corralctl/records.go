@@ -81,12 +81,13 @@ func savedSession(record *session.Session, unknown string) client.Session {
 		s.QueuedTimestamp = microseconds(record.Queued.At)
 	}
 	if record.Worktree != nil {
-		s.Worktree, s.Repository = record.Worktree.Branch, strings.TrimSuffix(record.Worktree.Repository, "/.git")
+		s.Worktree, s.Repository = record.Worktree.Branch, record.Worktree.Directory()
 	}
 	s.Sandbox = record.Sandbox
 	if record.Fork != nil {
 		s.ForkedFrom = record.Fork.From
 	}
+	s.Ports = record.Ports.All()
 	if record.Run != nil {
 		s.SandboxTool, s.SandboxNetwork = record.Run.SandboxTool, record.Run.SandboxNetwork
 		s.Unit, s.ExecMainStartTimestamp, s.Resumed = record.Run.Unit, microseconds(record.Run.Started), record.Run.Resumed

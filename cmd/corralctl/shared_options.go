@@ -48,6 +48,7 @@ var sharedOptions = map[string]map[string]string{
 	"agents":       {"json": "", "no-legend": "", "plain": "", "no-pager": ""},
 	"cat":          {"no-pager": ""},
 	"edit":         {"quiet": "", "full": "edit the whole file instead of a drop-in, or make a new agent"},
+	"trust":        {"json": "", "no-legend": "", "plain": "", "quiet": ""},
 	"linger":       {"json": "", "quiet": ""},
 	"doctor":       {"json": "", "no-legend": "", "plain": "", "quiet": "print faults only"},
 	"reload":       {},

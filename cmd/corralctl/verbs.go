@@ -55,8 +55,8 @@ func verbGroups() []verbGroup {
 		}},
 		{"Settings", []verb{enableVerb, disableVerb, setPropertyVerb, describeVerb, labelVerb, ackVerb}},
 		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb, reportVerb}},
-		{"Corral", []verb{agentsVerb, catVerb, editVerb, lingerVerb, doctorVerb, reloadVerb, versionVerb, completionVerb,
-			helpVerb, asUnitVerb}},
+		{"Corral", []verb{agentsVerb, catVerb, editVerb, trustVerb, lingerVerb, doctorVerb, reloadVerb, versionVerb,
+			completionVerb, helpVerb, asUnitVerb}},
 	}
 }
 

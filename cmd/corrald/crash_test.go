@@ -41,6 +41,10 @@ var (
 		{"create.worktree-noted", "created"},
 		// and "remove.worktree", after which the session is stopped
 	}
+	setupSteps = []crashStep{ // of a worktree: the setup begins again
+		{"setup.begun", "running"},
+		{"setup.ended", "running"},
+	}
 	conversationSteps = []crashStep{ // of an agent whose conversation is created before its run
 		{"start.conversation-asked", "failed"},
 		{"start.conversation-made", "failed"},

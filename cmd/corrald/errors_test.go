@@ -84,6 +84,13 @@ func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 			defer func() { _ = os.Chmod(conf, 0o600) }()
 			return d.manager("Reload", nil)
 		},
+		dbusapi.NotTrusted: func() error {
+			d.createRepository(t)
+			d.write("src/shop/.corral/setup", "#!/bin/sh\n")
+			d.git(t, "src/shop", "add", ".")
+			d.git(t, "src/shop", "commit", "--quiet", "-m", "setup")
+			return create("command", d.worktree("", ""))
+		},
 		dbusapi.Internal: func() error {
 			sessions := filepath.Dir(d.stateDir("x"))
 			require.NoError(t, os.Chmod(sessions, 0o500))

@@ -34,8 +34,8 @@ func main() { os.Exit(run()) }
 // run returns the exit code. It does not refuse to run as root: corrald.service excludes system
 // users (ConditionUser=), and an administrator may override that.
 func run() int {
-	if len(os.Args) == 2 && os.Args[1] == worktreeStep {
-		return executeWorktreeStep()
+	if len(os.Args) == 2 && stepFunctions[os.Args[1]] != nil {
+		return executeWorktreeStep(stepFunctions[os.Args[1]])
 	}
 	flags := pflag.NewFlagSet("corrald", pflag.ContinueOnError)
 	showVersion := flags.Bool("version", false, "print the version and exit")

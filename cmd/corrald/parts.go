@@ -20,6 +20,7 @@ import (
 	"github.com/corrald/corral/internal/logind"
 	"github.com/corrald/corral/internal/mounts"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/trust"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/internal/walltimer"
@@ -161,7 +162,8 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 		Version:   version.Version, BootID: boot,
 		RuntimeDir: p.runtime, Home: p.home, ConfigHome: config.ConfigHome(), ShareDir: config.FindShare(p.programs),
 		WorktreeDir: filepath.Join(p.data, "worktrees"), SandboxDir: filepath.Join(p.cache, "sandboxes"),
-		Git: worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
+		RunSetup: p.runSetup, Approvals: trust.Approvals(filepath.Join(p.state, "trusted")),
+		Git: worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runGitStep},
 		Callbacks: supervisor.Callbacks{
 			SetStatus:        func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
 			SetAnyAgentAlive: d.inhibitor.setAnyRunning,

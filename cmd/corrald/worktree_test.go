@@ -28,18 +28,23 @@ func (d *corrald) git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// startWithRepository starts a daemon, and creates a repository src/shop with one commit, which
-// contains the file sub/a.
+// startWithRepository starts a daemon, and creates a repository.
 func startWithRepository(t *testing.T) *corrald {
 	t.Helper()
 	t.Setenv("XDG_DATA_HOME", "")
 	d := startDaemon(t)
+	d.createRepository(t)
+	return d
+}
+
+// createRepository creates a repository src/shop with one commit, which contains the file sub/a.
+func (d *corrald) createRepository(t *testing.T) {
+	t.Helper()
 	d.write(".gitconfig", "[user]\n\tname = A\n\temail = a@example.org\n[init]\n\tdefaultBranch = main\n")
 	d.write("src/shop/sub/a", "one\n")
 	d.git(t, "src/shop", "init", "--quiet")
 	d.git(t, "src/shop", "add", ".")
 	d.git(t, "src/shop", "commit", "--quiet", "-m", "first")
-	return d
 }
 
 // worktree returns the details of a session in a worktree of its own, for a directory of the
@@ -237,4 +242,53 @@ func TestWorktree_StrayInUseIsKept(t *testing.T) {
 	d.launch()
 	testbed.Poll(t, "it is logged", func() bool { return strings.Contains(d.log.String(), "1 untracked file") })
 	assert.FileExists(t, d.dir+"/.local/share/corral/worktrees/stray/mine")
+}
+
+// setUpBy configures the commands that set the worktrees of the repository up and tear them down.
+func (d *corrald) setUpBy(lines string) {
+	d.write("config/corral/repositories/shop.repository", "[Match]\nPath="+d.dir+"/src/shop\n[Worktree]\n"+lines)
+}
+
+// TestDaemonCrash_DuringSetup kills the daemon while the worktree of a session is set up: the next
+// one begins the setup again, and starts the agent.
+func TestDaemonCrash_DuringSetup(t *testing.T) {
+	d := startWithRepository(t)
+	d.setUpBy("SetupCommand=sh -c 'echo $CORRAL_SESSION >>" + d.dir + "/setups'\n")
+	for n, step := range setupSteps {
+		t.Run(step.point, func(t *testing.T) {
+			id := fmt.Sprintf("setup-%d", n)
+			d.relaunchWithFailpoint(t, step.point)
+			s, _ := d.tryCreate(t, id, d.worktree("", ""))
+			d.waitKilled(t)
+			d.launch()
+			s.waitState(step.state)
+			text, err := os.ReadFile(d.dir + "/setups")
+			require.NoError(t, err)
+			assert.Contains(t, string(text), id+"\n")
+			s.must("Remove", discard|dbusapi.RemoveForce)
+		})
+	}
+}
+
+// TestSetup_BeginsAgainAfterARestart: corrald exits on request while a setup runs, and nothing of
+// the setup remains.
+func TestSetup_BeginsAgainAfterARestart(t *testing.T) {
+	d := startWithRepository(t)
+	d.setUpBy("SetupCommand=sh -c 'mkdir " + d.dir + "/begun && exec sleep 1000 || exit 0'\n")
+	require.NoError(t, d.manager("Reload", nil))
+	created := make(chan *testSession, 1)
+	go func() {
+		s, _ := d.tryCreate(t, "slow", d.worktree("", ""))
+		created <- s
+	}()
+	testbed.Poll(t, "the setup runs", func() bool {
+		_, err := os.Stat(d.dir + "/begun")
+		return err == nil
+	})
+	d.stop()
+	assert.Empty(t, activeWorktreeUnits(t))
+	s := <-created
+	d.launch()
+	s.waitState("running")
+	s.must("Remove", discard|dbusapi.RemoveForce)
 }

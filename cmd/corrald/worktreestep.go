@@ -15,35 +15,45 @@ import (
 
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
+	"github.com/corrald/corral/internal/setup"
 	"github.com/corrald/corral/internal/transient"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/worktree"
 )
 
-// worktreeStep, as the only argument, makes this program carry out one step with a git worktree, in
-// a transient service. git executes the hooks and filters of a repository, which an agent may have
-// written: processes that they leave running in the daemon's own control group would be neither
-// ended nor limited.
-const worktreeStep = "worktree-step"
+// These words, as the only argument, make this program carry out one step with a git worktree, in a
+// transient service: gitStep what git does, setupStep a command that sets a worktree up or tears it
+// down. git executes the hooks and filters of a repository, which an agent may have written:
+// processes that they leave running in the daemon's own control group would be neither ended nor
+// limited.
+const (
+	gitStep   = "worktree-step"
+	setupStep = "worktree-setup"
+)
+
+// stepFunctions are the functions that carry out these steps.
+var stepFunctions = map[string]func(ctx context.Context, input []byte) (output []byte){
+	gitStep: worktree.RunStep, setupStep: setup.RunStep,
+}
 
 // worktreeUnits are the transient services of such steps.
 const worktreeUnits = "corral-worktree-*.service"
 
-// The limits of one step.
+// The limits of one step of git.
 const (
 	// The supervisor ends a step after 5 minutes: this is for a step whose daemon has exited.
-	worktreeStepTime  = 5*time.Minute + 10*time.Second
-	worktreeStepTasks = 2048
+	gitStepTime  = 5*time.Minute + 10*time.Second
+	gitStepTasks = 2048
 )
 
 // executeWorktreeStep carries out the step described on standard input and writes its result to
 // standard output.
-func executeWorktreeStep() int {
+func executeWorktreeStep(step func(ctx context.Context, input []byte) (output []byte)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	input, err := io.ReadAll(os.Stdin)
 	if err == nil {
-		_, err = os.Stdout.Write(worktree.RunStep(ctx, input))
+		_, err = os.Stdout.Write(step(ctx, input))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "corrald: cannot carry out a step with a git worktree: %v\n", err)
@@ -52,31 +62,51 @@ func executeWorktreeStep() int {
 	return 0
 }
 
-// runWorktreeStep implements worktree.Runner. The input contains git's environment, so it is not
-// passed in a property of the unit: everybody on the bus could read it there.
-func (p paths) runWorktreeStep(ctx context.Context, name string, input []byte) ([]byte, error) {
-	conn, err := bus.Dial(ctx, p.bus)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", worktree.ErrNotRun, err)
-	}
-	defer func() { _ = conn.Close() }()
-	output, err := transient.Capture(ctx, conn, transient.Service{
-		Kind: "worktree", Name: name, Description: "Git worktree of Corral session " + name, Slice: unitname.Slice,
-		Argv: []string{p.self, worktreeStep},
+// runGitStep implements worktree.Runner.
+func (p paths) runGitStep(ctx context.Context, name string, input []byte) ([]byte, error) {
+	output, err := p.runWorktreeStep(ctx, gitStepTime, input, transient.Service{
+		Kind: "worktree", Name: name, Description: "Git worktree of Corral session " + name,
+		Argv: []string{p.self, gitStep},
 		Properties: []transient.Property{
-			{Name: "TasksMax", Value: dbus.MakeVariant(uint64(worktreeStepTasks))},
+			{Name: "TasksMax", Value: dbus.MakeVariant(uint64(gitStepTasks))},
 			{Name: "MemoryMaxScale", Value: dbus.MakeVariant(uint32(math.MaxUint32 / 2))}, // half of the machine's memory
 		},
-	}, input, worktreeStepTime)
+	})
 	switch {
 	case errors.Is(err, transient.ErrNotStarted):
 		return nil, fmt.Errorf("%w: %w", worktree.ErrNotRun, err)
-	case err != nil && !conn.Connected(): // a step must end before its effects are undone
-		return nil, errors.Join(err, p.stopWorktreeSteps(stepStopTimeout))
 	case err != nil:
 		return nil, fmt.Errorf("git did not complete: %w", err)
 	}
 	return output, nil
+}
+
+// runSetup implements setup.Runner. The command has no other limits than its time, as if the user
+// ran it.
+func (p paths) runSetup(ctx context.Context, name string, limit time.Duration, input []byte) ([]byte, error) {
+	return p.runWorktreeStep(ctx, limit, input, transient.Service{
+		Kind: "worktree-setup", Name: name, Description: "Setup of the worktree of Corral session " + name,
+		Argv: []string{p.self, setupStep},
+	})
+}
+
+// runWorktreeStep runs a step as a service. The input contains an environment, so it is not passed
+// in a property of the unit: everybody on the bus could read it there. Errors:
+// transient.ErrNotStarted.
+func (p paths) runWorktreeStep(
+	ctx context.Context, limit time.Duration, input []byte, step transient.Service,
+) ([]byte, error) {
+	conn, err := bus.Dial(ctx, p.bus)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", transient.ErrNotStarted, err)
+	}
+	defer func() { _ = conn.Close() }()
+	step.Slice = unitname.Slice
+	output, err := transient.Capture(ctx, conn, step, input, limit)
+	if err != nil && !errors.Is(err, transient.ErrNotStarted) && !conn.Connected() {
+		return nil, errors.Join(err, p.stopWorktreeSteps(stepStopTimeout)) // a step must end before its effects are undone
+	}
+	return output, err
 }
 
 // How long the daemon waits for steps to end.
@@ -101,6 +131,6 @@ func (p paths) stopWorktreeSteps(limit time.Duration) error {
 // of this one when it exits.
 func (d *parts) endWorktreeSteps(limit time.Duration) {
 	if err := d.stopWorktreeSteps(limit); err != nil {
-		d.log.Warn("git may still be running in a worktree", "err", err)
+		d.log.Warn("git or a setup may still be running in a worktree", "err", err)
 	}
 }

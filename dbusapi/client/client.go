@@ -33,7 +33,7 @@ const (
 	connectTimeout = 10 * time.Second
 	callTimeout    = 25 * time.Second // for calls that the daemon answers from memory; libdbus's default
 	slowTimeout    = 5 * time.Minute  // for calls that wait for an agent to start or exit
-	gitTimeout     = 12 * time.Minute // for calls that wait for git: checking out a large repository, hooks
+	gitTimeout     = 30 * time.Minute // for calls that wait for git or for the setup of a worktree
 
 	pingAfter   = 3 * time.Second // the daemon is pinged if it has not replied to a call for this long
 	pingTimeout = 2 * time.Second // for the reply to a ping, which requires no work of the daemon

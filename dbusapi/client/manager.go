@@ -37,6 +37,8 @@ type Spec struct {
 	Exclusive        bool
 	Sandbox          string  // name of a sandbox profile, "none" for none, "" for that of the agent
 	Worktree         *string // branch of a new git worktree, "" for a generated branch, nil for no worktree
+	Ports            *uint32 // number of TCP ports to reserve, nil for the default
+	NoSetup          bool    // do not set the worktree up
 	UnitProperties   []dbusapi.UnitProperty
 }
 
@@ -58,6 +60,12 @@ func (c *Client) variants(s Spec) map[string]dbus.Variant {
 	}
 	if s.Worktree != nil {
 		m["Worktree"] = dbus.MakeVariant(*s.Worktree)
+	}
+	if s.Ports != nil {
+		m["Ports"] = dbus.MakeVariant(*s.Ports)
+	}
+	if s.NoSetup {
+		m["Setup"] = dbus.MakeVariant(false)
 	}
 	if s.NoStart {
 		m["Start"] = dbus.MakeVariant(false)
@@ -173,7 +181,7 @@ func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 
 // StartSession starts a fresh run and returns once the agent is running, or the session is queued.
 func (c *Client) StartSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "BeginSession", slowTimeout, []any{id, word.Start, c.runOptions()})
+	return c.manager(ctx, "BeginSession", gitTimeout, []any{id, word.Start, c.runOptions()})
 }
 
 // ResumeSession starts a run that continues the previous one, and returns once the agent is
@@ -184,7 +192,7 @@ func (c *Client) ResumeSession(ctx context.Context, id string) error {
 
 // RestartSession stops the session, then starts it, and returns once the agent is running.
 func (c *Client) RestartSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "BeginSession", 2*slowTimeout, []any{id, word.Restart, c.runOptions()})
+	return c.manager(ctx, "BeginSession", gitTimeout, []any{id, word.Restart, c.runOptions()})
 }
 
 // PostBegin starts a run like StartSession, ResumeSession or RestartSession, without waiting until

@@ -30,6 +30,7 @@ var errorNames = map[supervisor.Kind]string{
 	supervisor.TooManySessions:   dbusapi.TooManySessions,
 	supervisor.ShuttingDown:      dbusapi.ShuttingDown,
 	supervisor.ConfigError:       dbusapi.ConfigError,
+	supervisor.NotTrusted:        dbusapi.NotTrusted,
 	supervisor.Invalid:           dbusapi.InvalidArgs,
 	supervisor.OverLimit:         dbusapi.LimitsExceeded,
 	supervisor.TimedOut:          dbusapi.Timeout,

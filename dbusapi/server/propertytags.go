@@ -105,6 +105,13 @@ func conversion(t reflect.Type) func(reflect.Value) any {
 			}
 			return list
 		})
+	case []uint16:
+		return convertWith(func(list []uint16) []uint16 {
+			if list == nil {
+				return []uint16{}
+			}
+			return list
+		})
 	case map[string]string:
 		return convertWith(func(m map[string]string) map[string]string {
 			if m == nil {

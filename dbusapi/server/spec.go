@@ -42,6 +42,16 @@ var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 		s.NoStart = !start
 		return err
 	},
+	"Ports": func(s *supervisor.Spec, v dbus.Variant) error {
+		s.Ports = new(uint32)
+		return store(v, s.Ports)
+	},
+	"Setup": func(s *supervisor.Spec, v dbus.Variant) error {
+		var setup bool
+		err := store(v, &setup)
+		s.NoSetup = !setup
+		return err
+	},
 	"UnitProperties": unitProperties,
 	"Worktree": func(s *supervisor.Spec, v dbus.Variant) error {
 		s.Worktree = new(string)

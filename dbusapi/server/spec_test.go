@@ -19,7 +19,7 @@ func TestParseSpec(t *testing.T) {
 	properties := []dbusapi.UnitProperty{
 		{Name: "MemoryMax", Value: v(uint64(1 << 29))}, {Name: "CPUQuotaPerSecUSec", Value: v(uint64(5e5))},
 	}
-	fix := "fix"
+	fix, ports := "fix", uint32(2)
 	for _, row := range []struct {
 		name string
 		dict map[string]dbus.Variant
@@ -34,6 +34,7 @@ func TestParseSpec(t *testing.T) {
 			"WorkingDirectory": v("/w"),
 			"Environment":      v([]string{"A=b"}),
 			"Labels":           v(map[string]string{"a": "b"}),
+			"Ports":            v(uint32(2)),
 			"OnLogin":          v("resume"),
 			"ConversationId":   v("c1"),
 			"Sandbox":          v("workspace"),
@@ -49,6 +50,7 @@ func TestParseSpec(t *testing.T) {
 			WorkingDirectory: "/w",
 			Environment:      []string{"A=b"},
 			Labels:           map[string]string{"a": "b"},
+			Ports:            &ports,
 			OnLogin:          "resume",
 			ConversationID:   "c1",
 			Sandbox:          "workspace",

@@ -106,6 +106,13 @@ func (w *wire) variant(value any) {
 				w.text(s)
 			}
 		})
+	case []uint16:
+		w.signature("aq")
+		w.array(2, func() {
+			for _, n := range v {
+				*w = binary.LittleEndian.AppendUint16(*w, n)
+			}
+		})
 	case map[string]string:
 		w.signature("a{ss}")
 		w.array(8, func() {

@@ -1,5 +1,5 @@
-// Package config reads the configuration: corral.conf (Load), the agent definitions (LoadAgents)
-// and the sandbox profiles (LoadSandboxes).
+// Package config reads the configuration: corral.conf, the sandbox profiles and what is configured
+// for repositories (Load), and the agent definitions (LoadAgents).
 //
 // All use the syntax of systemd's own files (systemd.syntax(7)), are searched for in Dirs, and can
 // be extended by drop-ins. Invalid or unknown lines are ignored and reported as a Warning with file
@@ -26,7 +26,7 @@ const TmuxConfigUser = "user"
 // than it saves.
 const minLogSize = 64 << 10
 
-// Config is section [Corral] of corral.conf.
+// Config is section [Corral] of corral.conf, and what is configured for repositories.
 type Config struct {
 	StopTimeout time.Duration // StopTimeoutSec=: between SIGTERM and SIGKILL
 	LogMaxSize  int64         // LogMaxSize=: bytes of a session's output.log
@@ -47,7 +47,9 @@ type Config struct {
 	NotifyAfter   time.Duration // NotifyCompletedSec=: shortest duration of a completed run to notify of
 	OnLimit       string        // OnLimit=: what happens once a usage limit has reset: LimitNotify or LimitContinue
 	ContinueText  string        // ContinueText=: what the agent is then given
+	PortRange     PortRange     // PortRange=: the TCP ports that are reserved for sessions
 	Retention     Retention
+	Repositories  Repositories
 
 	Sandboxes Sandboxes // sandboxes/*.sandbox
 }
@@ -97,15 +99,17 @@ func Default() Config {
 		OnLimit:       LimitNotify,
 		ContinueText: "The usage limit has reset. Continue with what you were doing, " +
 			"and do not repeat what is already done.",
+		PortRange: PortRange{20000, 29999}, // outside of the kernel's ip_local_port_range
 		Retention: Retention{
 			Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day, Stopped: 7 * day,
 		},
 	}
 }
 
-// Load reads corral.conf from the first directory that has one, then its drop-ins from all
-// directories, and the sandbox profiles. An error means that corral.conf exists but cannot be read;
-// the returned configuration then contains only the defaults and the drop-ins.
+// Load reads corral.conf from the first directory that has one, then its drop-ins,
+// sandboxes/*.sandbox and repositories/*.repository from all directories. An error means that
+// corral.conf exists but cannot be read; the returned configuration then contains only the
+// defaults, the drop-ins, the sandboxes and the repositories.
 func Load(dirs []string) (Config, []Warning, error) {
 	const name, section = "corral.conf", "Corral"
 	c := Default()
@@ -128,7 +132,10 @@ func Load(dirs []string) (Config, []Warning, error) {
 	warnings = append(warnings, warned...)
 	apply(more)
 	c.Sandboxes, warned = LoadSandboxes(dirs)
-	return c, append(warnings, warned...), err
+	warnings = append(warnings, warned...)
+	c.Repositories, warned = loadRepositories(dirs)
+	warnings = append(warnings, warned...)
+	return c, warnings, err
 }
 
 // parsers returns the functions that parse the values of the keys and store them in c.
@@ -152,6 +159,7 @@ func (c *Config) parsers() parsers {
 		"NotifyCompletedSec":    parser(&c.NotifyAfter, def.NotifyAfter, ParseTimeSpan),
 		"OnLimit":               parser(&c.OnLimit, def.OnLimit, ParseOnLimit),
 		"ContinueText":          parser(&c.ContinueText, def.ContinueText, prompt),
+		"PortRange":             parser(&c.PortRange, def.PortRange, portRange),
 		"SuspendedRetentionSec": parser(&c.Retention.Suspended, def.Retention.Suspended, ParseTimeSpan),
 		"ResumableRetentionSec": parser(&c.Retention.Resumable, def.Retention.Resumable, ParseTimeSpan),
 		"FailedRetentionSec":    parser(&c.Retention.Failed, def.Retention.Failed, ParseTimeSpan),

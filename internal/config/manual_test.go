@@ -15,7 +15,8 @@ func TestManual_ListsEveryConfigurationKey(t *testing.T) {
 	c := Default()
 	for page, known := range map[string]parsers{
 		"corral.conf.5.md": c.parsers(), "corral.agent.5.md": newAgentLoader("a").parsers,
-		"corral.sandbox.5.md": new(Sandbox).parsers(),
+		"corral.sandbox.5.md":    new(Sandbox).parsers(),
+		"corral.repository.5.md": new(Repository).parsers(),
 	} {
 		text, err := os.ReadFile("../../docs/man/" + page)
 		require.NoError(t, err)

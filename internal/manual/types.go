@@ -8,7 +8,8 @@ import (
 
 // goTypeOf maps the D-Bus types of properties to Go types of package dbusapi.
 var goTypeOf = map[string]string{
-	"s": "string", "b": "bool", "i": "int32", "u": "uint32", "t": "uint64", "as": "[]string", "a{ss}": "map[string]string",
+	"s": "string", "b": "bool", "i": "int32", "u": "uint32", "t": "uint64", "as": "[]string", "aq": "[]uint16",
+	"a{ss}":      "map[string]string",
 	"a(sttsiis)": "[]RunRow", "a(sv)": "[]UnitProperty", "a(ss)": "[]Problem", "a(sso)": "[]AttentionRow",
 }
 

@@ -43,7 +43,9 @@ type Request struct {
 	Home    string   // the home directory, which is not writable as a whole
 	Runtime string   // $XDG_RUNTIME_DIR
 	Socket  string   // the socket for sd_notify(3), which has to exist when the sandbox is set up; "" for none
-	Shim    string   // a program that ShimPath refers to
+	// Shim is the program that ShimPath refers to, and that is run in the sandbox, as the first
+	// process of its PID namespace; "" for a program that does not expect that.
+	Shim string
 }
 
 // kind is how a path appears in the sandbox. Of two kinds for the same path, the greater applies.
@@ -90,7 +92,10 @@ func NewCommand(r Request) (Command, error) {
 	if err != nil {
 		return Command{}, err
 	}
-	args := []string{program, "--unshare-user", "--unshare-pid", "--as-pid-1", "--unshare-ipc"}
+	args := []string{program, "--unshare-user", "--unshare-pid", "--unshare-ipc"}
+	if r.Shim != "" {
+		args = append(args, "--as-pid-1")
+	}
 	if !r.Network {
 		args = append(args, "--unshare-net")
 	}
@@ -101,7 +106,9 @@ func NewCommand(r Request) (Command, error) {
 	if r.Socket != "" {
 		args = append(args, "--bind", r.Socket, r.Socket)
 	}
-	args = append(args, "--ro-bind", r.Shim, ShimPath)
+	if r.Shim != "" {
+		args = append(args, "--ro-bind", r.Shim, ShimPath)
+	}
 	for _, path := range systemLinks {
 		if target, err := os.Readlink(path); err == nil {
 			args = append(args, "--symlink", target, path)

@@ -24,7 +24,7 @@ func newPlace(t *testing.T) *place {
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	p := &place{t: t, Request: Request{
-		Workspace: home + "/work", Network: true, Home: home, Runtime: home + "/run", Shim: "/bin/true",
+		Workspace: home + "/work", Network: true, Home: home, Runtime: home + "/run",
 		PrivateDir: home + "/.cache/private",
 	}}
 	for _, dir := range []string{"work", "run", ".cache"} {

@@ -69,6 +69,18 @@ func NewDiff(ctx context.Context, environment []string, dir, revision string, wh
 	return d, nil
 }
 
+// Locate returns the git directory of the repository that contains dir, which all of its worktrees
+// share, and the top directory of the working tree. It runs in the user's process and passes the
+// environment to git. Errors: ErrNoGit, ErrNoRepository, errors of git.
+func Locate(ctx context.Context, environment []string, dir string) (repository, top string, err error) {
+	p := program{environment: environment}
+	repository, err = p.runLine(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	if err == nil {
+		top, err = p.runLine(ctx, dir, "rev-parse", "--show-toplevel")
+	}
+	return repository, top, notInRepository(err)
+}
+
 func notInRepository(err error) error {
 	var failed *gitError
 	if errors.As(err, &failed) && (strings.Contains(failed.message, "not a git repository") ||

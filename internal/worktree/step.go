@@ -30,6 +30,7 @@ var ErrNotRun = errors.New("cannot run git")
 const (
 	doPlan    = "plan"
 	doAdd     = "add"
+	doInclude = "include"
 	doExamine = "examine"
 	doRemove  = "remove"
 	doUndo    = "undo"
@@ -42,7 +43,7 @@ type step struct {
 	Environment []string
 	Request     Request
 	Worktree    Worktree
-	From        string // doAdd: the revision from which git creates the worktree
+	From        string // doAdd: the revision from which git creates the worktree; doInclude: a worktree
 	Force       bool   // doRemove
 }
 
@@ -50,6 +51,7 @@ type step struct {
 type outcome struct {
 	Worktree     Worktree // doPlan
 	From, Prefix string   // doPlan
+	Includes     string   // doPlan: the worktree for doInclude, "" if nothing is to be copied
 	Losses       Losses
 	Lost         bool   // the error is a *LossError with Losses
 	Free         string // the error is a *TakenError with this branch
@@ -86,9 +88,13 @@ func (s step) run(ctx context.Context) (o outcome, err error) {
 	p := program{environment: s.Environment}
 	switch s.Do {
 	case doPlan:
-		o.Worktree, o.From, o.Prefix, err = p.plan(ctx, s.Request)
+		if o.Worktree, o.From, o.Prefix, err = p.plan(ctx, s.Request); err == nil {
+			o.Includes, err = p.findIncludes(ctx, s.Request, o.Worktree)
+		}
 	case doAdd:
 		err = p.add(ctx, s.Request.Dir, s.Worktree, s.From)
+	case doInclude:
+		err = p.include(ctx, s.From, s.Worktree)
 	case doExamine:
 		o.Losses, err = p.losses(ctx, s.Worktree)
 	case doRemove:
@@ -162,7 +168,8 @@ func lockRepository(ctx context.Context, repository string) (unlock func(), err 
 // Add creates a worktree, and its branch if that does not exist, at the commit that is checked out
 // in Dir. If exactly one remote has a branch of that name, the new branch tracks it. If the branch
 // has to be Own and that exists, the error is a *TakenError. Uncommitted changes in Dir stay there.
-// The repository's hooks and filters run.
+// The repository's hooks and filters run. Untracked files that match .worktreeinclude in the main
+// worktree are copied; nothing is replaced by them.
 //
 // Add also returns the directory in the worktree that corresponds to Dir. After an error, it
 // removes everything; if that fails too, a marker file remains, for Unconfirmed. The caller calls
@@ -172,6 +179,19 @@ func (g Git) Add(ctx context.Context, r Request) (w Worktree, dir string, err er
 	if err != nil {
 		return w, "", err
 	}
+	w, dir, err = g.addPlanned(ctx, r, plan)
+	if err != nil || plan.Includes == "" {
+		return w, dir, err
+	}
+	// No lock: this may take long, and git does not need to wait for it.
+	if _, err = g.runStepOn(ctx, w, step{Do: doInclude, From: plan.Includes}); err != nil {
+		return w, "", errors.Join(err, g.Undo(context.WithoutCancel(ctx), w))
+	}
+	return w, dir, nil
+}
+
+// addPlanned is Add after doPlan, without the files to copy.
+func (g Git) addPlanned(ctx context.Context, r Request, plan outcome) (w Worktree, dir string, err error) {
 	w = plan.Worktree
 	unlock, err := lockRepository(ctx, w.Repository)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/program"
+	"github.com/corrald/corral/internal/sandbox"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -63,7 +64,7 @@ func (x *Executor) createConversation(
 	if err != nil {
 		return err
 	}
-	confined, variables, err := x.confined(p, variables, "")
+	confined, variables, err := x.confine(p.Confinement, sandbox.Request{Workspace: p.Spec.Dir}, variables)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}

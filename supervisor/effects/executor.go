@@ -60,6 +60,7 @@ func (x *Executor) System() supervisor.System {
 	return supervisor.System{
 		Executor: x, Systemd: systemd{x.units, x.client}, Processes: processes{}, ControlGroups: x.cgroups,
 		Terminals: terminals{x.tmux}, Environments: x.environments, Conversations: conversations.Detector{},
+		Confine: x.confine,
 	}
 }
 

@@ -11,13 +11,10 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// confined returns the command that a plan's sandbox puts before a command of the agent, and the
-// variables of the agent in it. Socket is the socket for sd_notify(3), "" for none. Without a
-// sandbox, there is no such command, and the variables are unchanged.
-func (x *Executor) confined(
-	p supervisor.Plan, variables []environment.Variable, socket string,
+// confine is System.Confine. The request is completed by what the sandbox profile permits.
+func (x *Executor) confine(
+	c *supervisor.Confinement, request sandbox.Request, variables []environment.Variable,
 ) (command sandbox.Command, _ []environment.Variable, err error) {
-	c := p.Confinement
 	if c == nil {
 		return command, variables, nil
 	}
@@ -38,12 +35,9 @@ func (x *Executor) confined(
 		command.Args, err = config.Expand(profile.Wrapper, c.Values)
 		return command, variables, err
 	}
-	request := sandbox.Request{
-		Workspace: p.Spec.Dir, Network: profile.Network == config.NetworkOpen, Home: c.Values.Home,
-		Runtime: filepath.Dir(filepath.Dir(p.RuntimeDir)), Socket: socket, Shim: x.shim,
-		Visible:    []string{filepath.Dir(x.client), c.Values.Share},
-		PrivateDir: filepath.Join(c.CacheDir, profile.Name),
-	}
+	request.Network, request.Home, request.Runtime = profile.Network == config.NetworkOpen, c.Values.Home, c.RuntimeDir
+	request.Visible = append(request.Visible, filepath.Dir(x.client), c.Values.Share)
+	request.PrivateDir = filepath.Join(c.CacheDir, profile.Name)
 	entries := environment.Entries(variables)
 	if home, is := environment.Lookup(entries, "HOME"); is && filepath.IsAbs(home) {
 		request.Visible = append(request.Visible, home)

@@ -89,7 +89,8 @@ func (x *Executor) writeSpec(ctx context.Context, p supervisor.Plan) (string, er
 		return "", err
 	}
 	spec := p.Spec
-	confined, variables, err := x.confined(p, variables, spec.Notify)
+	request := sandbox.Request{Workspace: spec.Dir, Socket: spec.Notify, Shim: x.shim}
+	confined, variables, err := x.confine(p.Confinement, request, variables)
 	if err != nil {
 		return "", fmt.Errorf("cannot set up sandbox %q: %w", spec.Sandbox, err)
 	}

@@ -60,6 +60,7 @@ func (c *Composer) Compose(ctx context.Context, sources Sources, session, dir st
 		"XDG_RUNTIME_DIR=" + filepath.Dir(c.runtimeDir), "DBUS_SESSION_BUS_ADDRESS=" + c.busAddress,
 		"SSH_AUTH_SOCK=" + filepath.Join(c.runtimeDir, sshagent.LinkName),
 	}
+	s.Corral, s.Unset = append(s.Corral, sources.Corral...), slices.Concat(s.Unset, names(sources.Corral))
 	for _, dir := range sources.Directories {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot create a directory of the agent's definition: %w", err)

@@ -56,6 +56,24 @@ func TestCompose_CombinesAllSources(t *testing.T) {
 	}, variables)
 }
 
+// TestCompose_PortsAreThoseOfTheSession: only the definition and the session itself override
+// Corral's variables. The caller may be an agent with ports of its own.
+func TestCompose_PortsAreThoseOfTheSession(t *testing.T) {
+	c, _ := composer(t, "PORT=1")
+	sources := environments.Sources{
+		Corral: []string{"CORRAL_PORT=3", "PORT=3"}, Caller: []string{"CORRAL_PORT=2", "PORT=2"},
+	}
+	variables, err := c.Compose(t.Context(), sources, "shop", "/work")
+	require.NoError(t, err)
+	assert.Subset(t, variables, []environment.Variable{
+		variable("CORRAL_PORT", "3", environment.Corral), variable("PORT", "3", environment.Corral),
+	})
+	sources.Session = []string{"PORT=4"}
+	variables, err = c.Compose(t.Context(), sources, "shop", "/work")
+	require.NoError(t, err)
+	assert.Contains(t, variables, variable("PORT", "4", environment.Session))
+}
+
 // TestCompose_AnAccountIsNotReplacedByAnother: what the definition and the files of an account set
 // is inherited from nowhere else. Only the session's own variables override it.
 func TestCompose_AnAccountIsNotReplacedByAnother(t *testing.T) {

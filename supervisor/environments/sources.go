@@ -23,6 +23,7 @@ type Sources struct {
 	Caller     []string                 // environment of the client that has requested the run; it is not stored
 	Session    []string                 // the session's own variables
 
+	Corral      []string // Corral's own variables besides those of every run; they are not inherited from elsewhere
 	Directories []string // CreateDirectory= of the definition: paths
 	// Account is whether the agent is an instance of a template: what its definition and its files set
 	// is not inherited from elsewhere, which would be that of another account.

@@ -37,7 +37,7 @@ var phaseNames = map[session.Phase]string{
 	session.NoPhase: "", session.Prepare: "Prepare", session.CreateConversation: "CreateConversation",
 	session.Launch: "Launch", session.Continued: "Continued", session.Rejoin: "Rejoin",
 	session.TermAgent: "TermAgent", session.HangUpAgent: "HangUpAgent", session.TermAll: "TermAll",
-	session.KillAll: "KillAll", session.Surviving: "Surviving", session.Cleanup: "Cleanup",
+	session.KillAll: "KillAll", session.Surviving: "Surviving", session.Cleanup: "Cleanup", session.SetUp: "SetUp",
 }
 
 var outcomeNames = map[session.Outcome]string{
@@ -96,6 +96,7 @@ type situationKey struct {
 	signalled, starting, inside, sameRun   bool
 	kills                                  int
 	reply                                  session.Op
+	setup                                  session.SetupPhase
 }
 
 func (n *situation) key() situationKey {
@@ -104,6 +105,9 @@ func (n *situation) key() situationKey {
 		place: n.place(), awaits: n.s.AwaitsAgent(), stale: n.s.Stale(), closing: n.closing,
 		cannotStart: v.Result == word.StartFailed, signalled: n.p.Signalled && n.p.Phase <= session.HangUpAgent,
 		starting: n.p.Starting, inside: n.p.Inside, kills: n.p.Kills,
+	}
+	if n.s.Run == nil {
+		k.setup = n.s.Setup.Phase
 	}
 	if r := n.s.Run; r != nil {
 		k.scope, k.intent, k.appeared, k.ended, k.alive = r.Scope, r.Intent, r.AgentAppeared(), r.Ended(), r.AgentAlive()
@@ -170,6 +174,8 @@ func inputs() []input {
 		{"the conversation is created", session.ConversationCreated{Run: run}},
 		{"the start returns", session.StartReturned{Run: run}},
 		{"the start returns an error", session.StartReturned{Run: run, Err: "no"}},
+		{"the worktree is set up", session.SetupReturned{}},
+		{"the setup returns an error", session.SetupReturned{Err: "no"}},
 		{"the rejoin returns", session.Rejoined{Run: run}},
 		{"the rejoin returns an error", session.Rejoined{Run: run, Err: errors.New("no")}},
 		{"the cleanup returns", session.Cleaned{}},
@@ -231,6 +237,8 @@ func isPossibleIn(n *situation, e session.Event) bool {
 		return n.p.Starting && n.p.Phase == session.CreateConversation
 	case session.StartReturned:
 		return n.p.Starting && (e.Err != "" || n.p.Phase != session.CreateConversation)
+	case session.SetupReturned:
+		return n.p.Phase == session.SetUp
 	case session.Rejoined:
 		return n.p.Phase == session.Rejoin
 	case session.Cleaned:
@@ -302,9 +310,10 @@ func (n *situation) renameRun() {
 // exploreDecisions visits, breadth first, everything that can be pending for a session in all of
 // its states, and calls visit for each event that can happen there.
 func exploreDecisions(visit func(n, next *situation, in input, step session.Step)) (situations int) {
-	first := &situation{s: newSession()}
-	queue := []*situation{first}
-	seen := map[situationKey]bool{first.key(): true}
+	first, unprepared := &situation{s: newSession()}, &situation{s: newSession()}
+	unprepared.s.Worktree, unprepared.s.Setup.Phase = &session.Worktree{}, session.SetupPending
+	queue := []*situation{first, unprepared}
+	seen := map[situationKey]bool{first.key(): true, unprepared.key(): true}
 	all := inputs()
 	for ; len(queue) > 0; queue = queue[1:] {
 		n := queue[0]
@@ -470,6 +479,8 @@ func failureOf(n *situation) session.Event {
 		return session.Rejoined{Run: run, Err: errors.New("lost")}
 	case n.p.Phase == session.Cleanup:
 		return session.Cleaned{Err: errors.New("lost")}
+	case n.p.Phase == session.SetUp:
+		return session.SetupReturned{Err: "lost"}
 	case n.p.Starting:
 		return session.StartReturned{Run: run, Err: "lost"}
 	case n.p.Deadline != 0:
@@ -589,6 +600,6 @@ func TestDecisions_CoverEveryRequestAndResult(t *testing.T) {
 		}
 	}
 	assert.Len(t, opNames, int(session.OpRemove)+1)
-	assert.Len(t, phaseNames, int(session.Cleanup)+1)
+	assert.Len(t, phaseNames, int(session.SetUp)+1)
 	assert.Len(t, outcomeNames, int(session.EffectFailed)+1)
 }

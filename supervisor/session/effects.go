@@ -10,6 +10,8 @@ type (
 	PrepareStart         struct{}          // StartPrepared is its result
 	ReleaseRun           struct{ Run Run } // releases what the daemon holds for a run whose scope is gone
 	CancelConversationID struct{}          // ends CreateConversationID
+	SetUpWorktree        struct{}          // SetupReturned is its result; it does not wait
+	CancelSetup          struct{}          // ends SetUpWorktree
 )
 
 // Answer answers a call that waits.
@@ -95,6 +97,8 @@ func (PrepareStart) effect()         {}
 func (ReleaseRun) effect()           {}
 func (CreateConversationID) effect() {}
 func (CancelConversationID) effect() {}
+func (SetUpWorktree) effect()        {}
+func (CancelSetup) effect()          {}
 func (StartScope) effect()           {}
 func (RejoinTmux) effect()           {}
 func (ContinueShim) effect()         {}

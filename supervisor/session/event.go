@@ -10,8 +10,8 @@ import (
 )
 
 // Event is something that was requested or has happened. The set is closed. Its members are the
-// facts, in this file and in conversation.go, limit.go, prompt.go, queue.go and report.go, and, in
-// effects.go, the requests for operations and the results of effects.
+// facts, in this file and in conversation.go, limit.go, prompt.go, queue.go, report.go and
+// setup.go, and, in requests.go, the requests for operations and the results of effects.
 //
 // Facts about a run contain its id, and have no effect if the session's current run is another one.
 // A fact about a run changes in one direction only. Therefore neither the order of facts matters,
@@ -24,7 +24,7 @@ type Event interface {
 // changed.
 func (s *Session) Apply(e Event) (changed bool) {
 	run, archived, workspace, limit, continued := s.Run, s.Archived, s.WorkspaceInode, s.Limit, s.Continued
-	seen, prompted, unsent, conversation := s.Seen, s.Prompted, s.Unsent, s.ConversationID
+	seen, prompted, unsent, conversation, setup := s.Seen, s.Prompted, s.Unsent, s.ConversationID, s.Setup
 	queued := s.Queued
 	var before Run
 	if run != nil {
@@ -33,7 +33,7 @@ func (s *Session) Apply(e Event) (changed bool) {
 	e.apply(s)
 	s.updateLimit()
 	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace ||
-		s.Limit != limit || s.Continued != continued || s.Queued != queued ||
+		s.Limit != limit || s.Continued != continued || s.Queued != queued || s.Setup != setup ||
 		s.Seen != seen || s.Prompted != prompted || s.Unsent != unsent || s.ConversationID != conversation
 }
 

@@ -110,9 +110,12 @@ func (q BeginRequested) decide(n *next) {
 	}
 	p.Op, p.Begin = q.Op, q.Begin
 	n.wait(q.Reply, q.Op)
-	if q.Begin.Inside || !n.s.Run.Live() {
+	switch {
+	case n.s.Setup.IsRequired(n.s.Worktree, n.s.Run):
+		n.setUp()
+	case q.Begin.Inside || !n.s.Run.Live():
 		n.begin()
-	} else {
+	default:
 		n.end(0)
 	}
 }
@@ -134,6 +137,13 @@ func (q EndRequested) decide(n *next) {
 	case q.Systemd:
 	case q.Op == OpSuspend && !n.s.Can(*p, OpSuspend, false):
 		n.answer(q.Reply, NotPossible)
+		return
+	case p.Phase == SetUp:
+		if p.Op < OpArchive {
+			p.Op = OpStop
+		}
+		n.wait(q.Reply, OpStop)
+		n.do(CancelSetup{})
 		return
 	case !n.s.Run.Live():
 		n.answer(q.Reply, Done)
@@ -194,11 +204,15 @@ func (q RemoveRequested) decide(n *next) {
 	n.endOrContinue()
 }
 
-// endOrContinue ends the scope if there is one, and continues with what comes after it otherwise.
+// endOrContinue ends the scope or the setup if there is one, and continues with what comes after it
+// otherwise.
 func (n *next) endOrContinue() {
-	if n.s.Run.Live() {
+	switch {
+	case n.s.Run.Live():
 		n.end(0)
-	} else {
+	case n.Pending.Phase == SetUp:
+		n.do(CancelSetup{})
+	default:
 		n.gone()
 	}
 }

@@ -39,6 +39,7 @@ const (
 	KillAll                  // SIGKILL to everything in the scope, again at each deadline
 	Surviving                // something has survived SIGKILL: the end of the scope is awaited
 	Cleanup                  // what an ended session has left is removed
+	SetUp                    // the worktree is set up before the first run
 )
 
 // ends reports whether the phase is one of the escalation that ends a scope.
@@ -104,8 +105,9 @@ const (
 	EffectFailed               // Answer.Err explains it
 )
 
-// WaitsToBegin reports whether a run begins once the one before it is over.
-func (p Pending) WaitsToBegin() bool { return p.Op.begins() && p.Phase.ends() }
+// WaitsToBegin reports whether a run begins once the one before it is over, or the worktree is set
+// up.
+func (p Pending) WaitsToBegin() bool { return p.Op.begins() && (p.Phase.ends() || p.Phase == SetUp) }
 
 // Ending reports whether the run is being ended.
 func (p Pending) Ending() bool { return p.Phase.ends() }
@@ -134,9 +136,10 @@ func (s *Session) Can(p Pending, op Op, force bool) bool {
 }
 
 // isAvailable reports whether earlier requests permit another run, or the archival of the session:
-// it is not archived, not about to be archived or removed, and no run is about to begin.
+// it is not archived, not about to be archived or removed, no run is about to begin, and no
+// setup is being canceled.
 func (s *Session) isAvailable(p Pending) bool {
-	return s.Archived.IsZero() && !p.WaitsToBegin() && p.Phase != Cleanup && p.Op < OpArchive
+	return s.Archived.IsZero() && !p.WaitsToBegin() && p.Phase != Cleanup && p.Phase != SetUp && p.Op < OpArchive
 }
 
 // isLeftStale reports whether the run has lost its tmux session and no operation is pending.

@@ -59,7 +59,7 @@ func (n *next) outcome(r Reply) (o Outcome, ok bool) {
 		return Done, true
 	case r.Op == OpArchive || r.Op == OpRemove:
 		return Replaced, p.Op != r.Op
-	case s.runID() == r.Run && s.Run.Live():
+	case s.runID() == r.Run && (s.Run.Live() || p.Phase == SetUp):
 		return Done, false
 	case r.Op == OpSuspend && (p.Phase == Cleanup || s.View().State != Suspended):
 		return NotPossible, true
@@ -74,6 +74,8 @@ func (n *next) outcomeOfBegin(r Reply) (o Outcome, ok bool) {
 		return Done, false // a restart may replace a run before its agent has appeared
 	case s.runID() == r.Run: // the run that it has requested did not begin
 		switch {
+		case s.Setup.Phase == SetupFailed:
+			return CouldNotStart, true
 		case p.Op == OpStop:
 			return StoppedMeanwhile, true
 		case n.env.Closing && p.Op < OpArchive:

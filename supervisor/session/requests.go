@@ -61,6 +61,8 @@ type (
 	// StartReturned is that of StartScope, or of a CreateConversationID that has failed. Err is "" if
 	// the scope, tmux and the shim run.
 	StartReturned struct{ Run, Err string }
+	// SetupReturned is that of SetUpWorktree. Err is "" if the worktree is set up.
+	SetupReturned struct{ Err string }
 	// Rejoined is that of RejoinTmux.
 	Rejoined struct {
 		Run string
@@ -83,6 +85,7 @@ func (RemoveRequested) apply(*Session)     {}
 func (ConversationCreated) apply(*Session) {}
 func (StartPrepared) apply(*Session)       {}
 func (StartReturned) apply(*Session)       {}
+func (SetupReturned) apply(*Session)       {}
 func (Rejoined) apply(*Session)            {}
 func (Cleaned) apply(*Session)             {}
 func (Tick) apply(*Session)                {}

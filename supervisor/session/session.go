@@ -8,6 +8,7 @@
 package session
 
 import (
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,6 +73,11 @@ type Session struct {
 
 	// Worktree was created for the session, and contains its WorkingDirectory. It never changes.
 	Worktree *Worktree `json:"worktree,omitempty"`
+
+	Setup Setup `json:"setup,omitzero"` // of the Worktree, before the first run
+
+	// Ports are reserved for the session. They never change.
+	Ports Ports `json:"ports,omitzero"`
 
 	// Prompted reports that an agent of this session was given the Prompt, or a part of it. Source:
 	// the shim.
@@ -149,6 +155,9 @@ type Worktree struct {
 	Made       bool   `json:"made,omitempty"` // the branch was created together with the worktree
 	Base       string `json:"base"`           // the commit at which the worktree was created
 }
+
+// Directory returns the directory of the repository, as a person knows it.
+func (w Worktree) Directory() string { return strings.TrimSuffix(w.Repository, "/.git") }
 
 // Property is a property of the session's scope, in a form that can be saved: Value is D-Bus text,
 // Signature its type.

@@ -59,7 +59,7 @@ func (s *Session) View() View {
 	case s.WorkspaceGone && (r == nil || !r.Ended() && !r.isEndIntended() && !r.isEndedByTimeout()):
 		return View{State: Orphaned, Reason: fmt.Sprintf("workspace %q is gone", s.WorkingDirectory)}
 	case r == nil:
-		return View{State: Created, Since: s.Created}
+		return View{State: Created, Reason: s.Setup.reason(), Since: s.Created}
 	}
 	return s.runView()
 }

@@ -376,8 +376,8 @@ func TestLoad_ReturnsANewerRecordReadOnly(t *testing.T) {
 	saved(t, s, record("shop"))
 }
 
-// TestSave_WritesTheOldestSchemaThatSuffices: an older version can use all records but those that it
-// would misread, such as that of a session whose agent must not run without its sandbox.
+// TestSave_WritesTheOldestSchemaThatSuffices: an older version can use all records but those that
+// it would misread, such as that of a session whose agent must not run without its sandbox.
 func TestSave_WritesTheOldestSchemaThatSuffices(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*session.Session)

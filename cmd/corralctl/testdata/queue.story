@@ -46,12 +46,12 @@ hint: corralctl status three
 [exit 1]
 
 # run --wait and wait also wait for a queued session, which stop and rm take out of the queue.
-$ corralctl run --id six --wait -- true >~/out 2>&1 & until grep -q queued ~/out; do :; done; corralctl stop six; wait $!; echo $?; cat ~/out
+$ corralctl run --id six --wait -- true >~/out 2>&1 & until grep -qs queued ~/out; do sleep 0.1; done; corralctl stop six; wait $!; echo $?; cat ~/out
 3
 Session six is queued, 5th.
 corralctl: cannot wait for "six": it was taken out of the queue
 
-$ corralctl start six; corralctl rm five; corralctl run --id seven --wait -- true >~/out 2>&1 & until grep -q queued ~/out; do :; done; corralctl rm seven; wait $!; echo $?; cat ~/out; corralctl stop six
+$ rm -f ~/out; corralctl start six; corralctl rm five; corralctl run --id seven --wait -- true >~/out 2>&1 & until grep -q queued ~/out; do :; done; corralctl rm seven; wait $!; echo $?; cat ~/out; corralctl stop six
 six is queued, 5th.
 4
 Session seven is queued, 5th.

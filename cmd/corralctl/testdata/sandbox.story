@@ -59,3 +59,17 @@ corralctl: cannot run "tool": agent "tool": Sandbox=: no usable sandbox profile 
 [exit 1]
 $ corralctl doctor | grep tool.agent
 note  configuration  ~/config/corral/agents/tool.agent:3: Sandbox=: no usable sandbox profile "closed"; usable are: workspace
+
+# What sets a worktree up and tears it down runs in the sandbox, too: the agent may have written what
+# it executes.
+$ cd ~/src/shop && mkdir .corral && printf '#!/bin/sh\necho "in $CORRAL_SANDBOX"; cat %s/.ssh/id; touch ready %s/ready; echo $0 | grep -c scripts\n' $HOME $HOME >.corral/setup && printf '#!/bin/sh\ntouch %s/gone || echo confined\n' $HOME >.corral/teardown && chmod +x .corral/* && git add .corral && git -c user.name=A -c user.email=a@b commit -q -m first && corralctl trust -y >/dev/null
+$ corralctl run -q --sandbox --worktree --id tree -- sh -c 'ls; exec sleep 1000'; until corralctl logs tree | grep -q ready$; do sleep 0.1; done; corralctl logs tree
+in workspace
+cat: ~/.ssh/id: No such file or directory
+touch: cannot touch '~/ready': Read-only file system
+1
+ready
+$ corralctl stop tree; rm ~/.local/share/corral/worktrees/tree/ready; corralctl rm --worktree tree; ls ~/gone ~/ready
+ls: cannot access '~/gone': No such file or directory
+ls: cannot access '~/ready': No such file or directory
+[exit 2]

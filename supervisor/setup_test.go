@@ -115,6 +115,36 @@ func TestSetup_CanBeRepeatedAfterAFailure(t *testing.T) {
 	})
 }
 
+// TestSetup_OfAQueuedSession: it holds a place while it is set up, and gives that back if the setup
+// fails, which is not repeated.
+func TestSetup_OfAQueuedSession(t *testing.T) {
+	superviseUnprepared(t, session.Setup{Phase: session.SetupPending}, func(u *unprepared) {
+		conf := u.options.Config
+		conf.MaxRunning = 1
+		require.NoError(u.t, u.sup.Reload(conf, u.options.Agents))
+		first, err := u.sup.Create(u.t.Context(), "command", Spec{Command: []string{"true"}})
+		require.NoError(u.t, err)
+		require.NoError(u.t, u.sup.Start(u.t.Context(), "shop"))
+		last, err := u.sup.Create(u.t.Context(), "command", Spec{Command: []string{"true"}})
+		require.NoError(u.t, err)
+		require.NoError(u.t, u.sup.BeginQueued())
+		assert.Empty(u.t, u.commands)
+
+		u.exit(first, 0)
+		u.endScope(first)
+		<-u.commands
+		assert.Equal(u.t, "created", u.state(last), "shop holds the place")
+		u.result <- setup.Failure{How: "exit code 1"}
+		synctest.Wait()
+		assert.Equal(u.t, "its worktree could not be set up: exit code 1", u.reason())
+		assert.Equal(u.t, "running", u.state(last))
+		u.exit(last, 0)
+		u.endScope(last)
+		synctest.Wait()
+		assert.Empty(u.t, u.commands, "the setup is repeated")
+	})
+}
+
 func TestSetup_EndsWithAStopOrARemoval(t *testing.T) {
 	superviseUnprepared(t, session.Setup{Phase: session.SetupPending}, func(u *unprepared) {
 		u.start()

@@ -36,7 +36,7 @@ func (d *corrald) spyProgram() (program, note string) {
 func activeWorktreeUnits(t *testing.T) string {
 	t.Helper()
 	return testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain",
-		"--no-legend", worktreeUnits)
+		"--no-legend", unitname.WorktreeSteps)
 }
 
 // TestRemoveWorktree_ExecutesNothingOfTheRepository checks that a filter and hooks that an agent

@@ -36,9 +36,6 @@ var stepFunctions = map[string]func(ctx context.Context, input []byte) (output [
 	gitStep: worktree.RunStep, setupStep: setup.RunStep,
 }
 
-// worktreeUnits are the transient services of such steps.
-const worktreeUnits = "corral-worktree-*.service"
-
 // The limits of one step of git.
 const (
 	// The supervisor ends a step after 5 minutes: this is for a step whose daemon has exited.
@@ -124,7 +121,7 @@ func (p paths) stopWorktreeSteps(limit time.Duration) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	return transient.Stop(ctx, conn, worktreeUnits)
+	return transient.Stop(ctx, conn, unitname.WorktreeSteps)
 }
 
 // endWorktreeSteps stops the steps of an earlier daemon before their effects are undone, and those

@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -74,6 +75,9 @@ func strays(sessions []*supervisor.Snapshot, processes []process) []dbusapi.Stra
 	}
 	found := []dbusapi.Stray{}
 	for _, p := range processes {
+		if unitname.IsWorktreeStep(p.group) { // it sets a worktree up, and ends with its service
+			continue
+		}
 		in := sessionOfGroup(p.group, scopes)
 		of := p.session
 		if !known[of] {

@@ -27,6 +27,7 @@ func TestStrays_FindsProcessesOutsideOfTheirScope(t *testing.T) {
 		{"a process in a group below the scope", process{10, 9, "node", shop + "/a/b", "shop"}, ""},
 		{"moved to another unit", process{10, 9, "node", elsewhere, "shop"}, "shop"},
 		{"moved to another session's scope", process{10, 9, "node", api, "shop"}, "shop"},
+		{"setting the worktree up", process{10, 9, "npm", "/app.slice/corral-worktree-setup-shop-x.service", "shop"}, ""},
 		{"the session has ended", process{10, 1, "node", elsewhere, "done"}, "done"},
 		{"without an environment, the parent is in the scope", process{10, 5, "node", elsewhere, ""}, "shop"},
 		{"the grandparent is in the scope", process{10, 6, "node", elsewhere, ""}, "shop"},

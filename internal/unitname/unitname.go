@@ -16,6 +16,25 @@ const (
 	Scopes = ScopePrefix + "*" + ScopeSuffix
 )
 
+// WorktreeSteps is a pattern that matches the transient services of steps with the worktrees of
+// sessions.
+const WorktreeSteps = worktreePrefix + "*" + worktreeSuffix
+
+const (
+	worktreePrefix = "corral-worktree-"
+	worktreeSuffix = ".service"
+)
+
+// IsWorktreeStep reports whether a control group is that of such a service, or below it.
+func IsWorktreeStep(group string) bool {
+	for name := range strings.SplitSeq(group, "/") {
+		if strings.HasPrefix(name, worktreePrefix) && strings.HasSuffix(name, worktreeSuffix) {
+			return true
+		}
+	}
+	return false
+}
+
 // ScopePrefix and ScopeSuffix are the beginning and the end of the name of a session's scope.
 const (
 	ScopePrefix = "app-corral-"

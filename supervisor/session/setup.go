@@ -39,7 +39,10 @@ type SetupBegun struct{ BootID string }
 // SetupEnded reports that the setup is over. Reason is why it has failed, "" if it has not.
 type SetupEnded struct{ Reason string }
 
-func (e SetupBegun) apply(s *Session) { s.Setup = Setup{Phase: SetupRunning, BootID: e.BootID} }
+// apply also takes the session out of the queue: a setup that fails is not begun again by itself.
+func (e SetupBegun) apply(s *Session) {
+	s.Setup, s.Queued = Setup{Phase: SetupRunning, BootID: e.BootID}, QueuedRun{}
+}
 
 func (e SetupEnded) apply(s *Session) {
 	s.Setup.Phase, s.Setup.Reason = SetupDone, e.Reason

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -21,6 +22,16 @@ func TestSetup_IsRequiredUntilItIsDoneOrARunHasBegun(t *testing.T) {
 		s.Apply(runBegun)
 		assert.False(t, s.Setup.IsRequired(s.Worktree, s.Run), "%s, and a daemon of an older version has begun a run", phase)
 	}
+}
+
+func TestSetup_EndsTheWaitInTheQueue(t *testing.T) {
+	s := newSession()
+	s.Apply(session.RunQueued{Op: "start", At: time.Unix(1, 0)})
+	assert.True(t, s.IsQueued())
+	s.Apply(session.SetupBegun{BootID: "boot"})
+	assert.False(t, s.IsQueued())
+	s.Apply(session.SetupEnded{Reason: "no network"})
+	assert.False(t, s.IsQueued())
 }
 
 func TestView_ExplainsTheSetup(t *testing.T) {

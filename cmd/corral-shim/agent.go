@@ -20,9 +20,9 @@ type agent struct {
 	startTicks uint64 // start time in clock ticks since boot; with pid it identifies the process
 	started    time.Time
 
-	// Of an agent in a sandbox, else 0: the socket of the confined shim, and the process of bubblewrap
-	// outside of the sandbox.
-	sandbox, sandboxPID, sandboxPidfd int
+	// Of an agent in a sandbox, else 0: the socket and the pidfd of the confined shim, and the process
+	// of bubblewrap outside of the sandbox.
+	sandbox, confined, sandboxPID, sandboxPidfd int
 }
 
 // startAgent executes the command of the spec as the leader of a new session whose controlling

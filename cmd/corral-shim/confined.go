@@ -30,6 +30,9 @@ func runConfined(args []string) int {
 	if _, err := catchSignals(); err != nil {
 		return failConfined(err)
 	}
+	if err := announce(); err != nil {
+		return failConfined(err)
+	}
 	restrict()
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // the agent cannot trace this process
 	dir, err := os.Getwd()
@@ -60,6 +63,18 @@ func runConfined(args []string) int {
 			return 0
 		}
 	}
+}
+
+// announce reports that this process is ready, and waits until the agent may be started.
+func announce() error {
+	self, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(self) }()
+	err = unix.Sendmsg(sandboxSocket, []byte{confinedReady}, unix.UnixRights(self), nil, unix.MSG_NOSIGNAL)
+	_, _ = receiveFromSandbox(sandboxSocket)
+	return err
 }
 
 // failConfined reports an error to the shim outside of the sandbox.

@@ -5,8 +5,6 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/corrald/corral/internal/proc"
 )
 
 // guard watches for a file that an agent in a sandbox must not create (shimwire.Spec.Forbidden),
@@ -55,19 +53,6 @@ func (g *guard) check(buffer []byte) {
 // remove removes the file, and reports whether it was there. A directory of that name has no effect
 // on git but an error.
 func (g *guard) remove() bool { return g.path != "" && unix.Unlink(g.path) == nil }
-
-// confinedShim opens the parent of an agent in a sandbox.
-func (a *agent) confinedShim() int {
-	status, err := proc.Stat(a.pid)
-	if err != nil {
-		return -1
-	}
-	pidfd, err := unix.PidfdOpen(status.Parent, 0)
-	if err != nil {
-		return -1
-	}
-	return pidfd
-}
 
 // violation returns what the agent has done, for a person.
 func (g *guard) violation() string {

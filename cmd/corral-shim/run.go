@@ -212,7 +212,7 @@ func (s *shim) start() error {
 		return err
 	}
 	if s.guard.fd > 0 {
-		s.guard.confined = s.agent.confinedShim()
+		s.guard.confined = s.agent.confined
 		s.guard.check(s.incoming.data[:]) // the agent may have been faster
 	}
 	s.activitySince = s.agent.started

@@ -31,11 +31,14 @@ const (
 
 // Kinds of sandboxMessages, their first byte.
 const (
-	agentStarted = 's' // with a pidfd of the agent
-	agentFailed  = 'f' // the exit code, one byte, and the error as text
-	agentExited  = 'x' // an exitMessage
+	confinedReady = 'r' // with a pidfd of the confined shim: the agent is not started yet
+	agentStarted  = 's' // with a pidfd of the agent
+	agentFailed   = 'f' // the exit code, one byte, and the error as text
+	agentExited   = 'x' // an exitMessage
 
-	// The answer to agentStarted: only now may the agent be reaped, which frees its process ID.
+	// The answers: to confinedReady, that the agent may be started; to agentStarted, that it may be
+	// reaped, which frees its process ID.
+	proceed         = 'p'
 	agentIdentified = 'i'
 )
 
@@ -86,6 +89,12 @@ func startConfined(spec *shimwire.Spec, slave int) (agent, error) {
 		return a, sandboxError(spec.Args[0] + ": " + err.Error())
 	}
 	message, passed := receiveFromSandbox(a.sandbox)
+	if len(message) > 0 && message[0] == confinedReady && passed >= 0 {
+		a.confined = passed
+		setNextPID(a.confined)
+		_ = unix.Send(a.sandbox, []byte{proceed}, unix.MSG_NOSIGNAL)
+		message, passed = receiveFromSandbox(a.sandbox)
+	}
 	switch {
 	case len(message) > 1 && message[0] == agentFailed:
 		return a, &program.Error{Text: string(message[2:]), Code: int(message[1])}
@@ -165,6 +174,65 @@ func pidOf(pidfd int) (int, error) {
 	}
 	return 0, errors.New("the kernel does not report the agent's process ID")
 }
+
+// setNextPID makes process IDs in a PID namespace unlike those of other namespaces, where the same
+// few numbers would be used again and again: agents have lock files with the IDs of their
+// processes, and take that of an agent which was killed, or is in another sandbox, for their own.
+// If this is not possible, the agent is started nevertheless.
+//
+// Only a process in the namespace can do this (ns_last_pid in proc_sys_kernel(5)), with
+// capabilities in the user namespace that owns it, which its creator has, and bubblewrap has given
+// up.
+func setNextPID(first int) {
+	pid, err := pidOf(first)
+	if err != nil {
+		return
+	}
+	namespace, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(namespace) }()
+	owner, err := unix.IoctlRetInt(namespace, unix.NS_GET_USERNS)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(owner) }()
+	text, _ := proc.ReadFile("/proc/sys/kernel/pid_max")
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || limit <= 2*reservedPIDs {
+		return
+	}
+	next := strconv.Itoa(reservedPIDs + pid*pidDistance%(limit-2*reservedPIDs))
+	nsenter, err := program.Find("nsenter", []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin"}, "/")
+	if err != nil {
+		return
+	}
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(null) }()
+	child, err := syscall.ForkExec(nsenter, []string{
+		"nsenter", "--user=/proc/self/fd/3", "--pid=/proc/self/fd/4", "--preserve-credentials", "--",
+		"sh", "-c", "echo " + next + " >/proc/sys/kernel/ns_last_pid",
+	}, &syscall.ProcAttr{
+		Dir: "/", Env: os.Environ(),
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(owner), uintptr(namespace)},
+	})
+	if err == nil {
+		waitChild(child)
+	}
+}
+
+const (
+	// reservedPIDs are not used for the next process: the kernel itself continues at 300 after it has
+	// used the greatest one.
+	reservedPIDs = 300
+	// pidDistance is how far the first processes of sandboxes are apart that are started one after the
+	// other.
+	pidDistance = 61
+)
 
 // sandboxExitTime bounds how long the processes of a sandbox may take to exit after its agent.
 const sandboxExitTime = time.Second

@@ -46,10 +46,10 @@ func inBoth(t *testing.T, test func(t *testing.T, place func(*testSession) *test
 // processes are those that the shim sees outside of the PID namespace.
 func TestSandbox_SignalsAndTerminal(t *testing.T) {
 	ts := newTestSession(t, "bash", "-c", `trap 'echo interrupted' INT; trap 'echo hung up; exit 9' HUP
-		sizes & echo "its group: $(($(ps -o tpgid= -p $$) == $$)), below 20: $(($$ < 20))"; while :; do sleep 0.1; done`).inSandbox()
+		sizes & echo "its group: $(($(ps -o tpgid= -p $$) == $$)), first: $(ps -o comm= -p 1)"; while :; do sleep 0.1; done`).inSandbox()
 	s := ts.startShim()
 	d := ts.connect()
-	s.waitFor("its group: 1, below 20: 1") // in the PID namespace, only the confined shim was before it
+	s.waitFor("its group: 1, first: corral-shim")
 	s.waitFor("size 30 100 800 480")
 	s.setSize(40, 90)
 	require.NoError(t, s.cmd.Process.Signal(unix.SIGWINCH))
@@ -63,6 +63,21 @@ func TestSandbox_SignalsAndTerminal(t *testing.T) {
 	a.signal(int(s.master.Fd()), unix.SIGHUP)
 	require.NoError(t, unix.Kill(d.hello.AgentPID, unix.SIGHUP))
 	assert.Equal(t, 9, s.wait())
+}
+
+// TestSandbox_HasProcessIDsOfItsOwn: agents take a lock file with the ID of a process that exists,
+// or with their own, for one that is in use.
+func TestSandbox_HasProcessIDsOfItsOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for range 4 {
+		s := newTestSession(t, "sh", "-c", "echo id $$.").inSandbox().startShim()
+		require.Zero(t, s.wait())
+		_, id, _ := strings.Cut(s.log(), "id ")
+		id, _, _ = strings.Cut(id, ".")
+		assert.Greater(t, len(id), 2, "%q is one of the first", id)
+		assert.False(t, seen[id], "%q was used before", id)
+		seen[id] = true
+	}
 }
 
 // TestSandbox_EndsWithItsAgent: when the agent exits, the kernel kills what it has left.

@@ -101,6 +101,11 @@ type Session struct {
 	// The TCP ports that are reserved for the session, which follow each other; empty if there are
 	// none. CORRAL_PORT in the environment of its agent is the first one. It never changes.
 	Ports []uint16
+	// The id of the session whose agent, or a process that it started, has created this one; empty
+	// if it was created from outside of all sessions. corrald determines it by the control group of
+	// the calling process and of its parents. That session may have been removed; one that has the
+	// same id but was created later is not the parent. It never changes.
+	Parent string
 	// When the session was created. It never changes.
 	Timestamp uint64
 	// A description for people.
@@ -251,6 +256,7 @@ var SessionProperties = []Property{
 	{Name: "SandboxNetwork", Announced: AnnouncedWithValue},
 	{Name: "ForkedFrom", Announced: NeverChanges},
 	{Name: "Ports", Announced: NeverChanges},
+	{Name: "Parent", Announced: NeverChanges},
 	{Name: "Timestamp", Announced: NeverChanges},
 	{Name: "Description", Announced: AnnouncedWithValue},
 	{Name: "Labels", Announced: AnnouncedWithValue},

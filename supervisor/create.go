@@ -44,7 +44,8 @@ type Spec struct {
 	// Sandbox is the name of a sandbox profile, config.NoSandbox for none; "" for that in the agent's
 	// definition.
 	Sandbox string
-	Now     bool // start it even if MaxRunning= does not permit it
+	Now     bool   // start it even if MaxRunning= does not permit it
+	Parent  string // id of the session in which the client is, "" if it is in none
 	// Worktree is the branch of a git worktree that is created for the session, "" for a branch of
 	// its own; nil for no worktree.
 	Worktree *string
@@ -392,6 +393,7 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		UnitProperties:   mergeProperties(nil, spec.UnitProperties),
 		Created:          time.Now(),
 		Worktree:         spec.determined.worktree,
+		Parent:           spec.Parent,
 		Fork:             spec.determined.fork,
 		Setup:            session.Setup{Phase: spec.determined.setup},
 	}

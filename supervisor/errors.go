@@ -30,10 +30,11 @@ const (
 	TooManySessions
 	ShuttingDown
 	ConfigError
-	NotTrusted // the user has not approved a script that is to be executed
-	Invalid    // an argument is invalid
-	OverLimit  // an argument exceeds a limit
-	TimedOut   // the operation was not finished in time, and may still finish
+	NotTrusted   // the user has not approved a script that is to be executed
+	Invalid      // an argument is invalid
+	NotPermitted // to the agent that calls
+	OverLimit    // an argument exceeds a limit
+	TimedOut     // the operation was not finished in time, and may still finish
 )
 
 // Error is an error that a caller can act on. Text is one English sentence that names the session

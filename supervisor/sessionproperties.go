@@ -29,6 +29,7 @@ type Snapshot struct {
 	SandboxNetwork   string            `property:"SandboxNetwork"`
 	ForkedFrom       string            `property:"ForkedFrom"` // id of a session, "" if there is none
 	Ports            []uint16          `property:"Ports"`      // TCP ports that are reserved for it
+	Parent           string            `property:"Parent"`     // likewise
 	Description      string            `property:"Description"`
 	Labels           map[string]string `property:"Labels"`
 	OnLogin          string            `property:"OnLogin"`
@@ -182,6 +183,7 @@ func (e *entry) takeSnapshot() *Snapshot {
 		WorkingDirectory: rec.WorkingDirectory,
 		Created:          rec.Created,
 		Sandbox:          rec.Sandbox,
+		Parent:           rec.Parent,
 		Description:      rec.Description,
 		Labels:           rec.Labels,
 		OnLogin:          rec.OnLogin,

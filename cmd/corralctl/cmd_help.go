@@ -31,6 +31,9 @@ var helpVerb = verb{
 			}
 		}
 		c.printHelp(cmd)
+		if cmd.Name() == agentsVerb.name {
+			fmt.Fprint(c.out, "\n", agentHelp)
+		}
 		return nil
 	}),
 }

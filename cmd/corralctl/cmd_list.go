@@ -19,6 +19,7 @@ import (
 // listOptions select the sessions that list shows, their columns and their order.
 type listOptions struct {
 	states, columns, sort, labels []string
+	tree                          bool
 }
 
 var listVerb = verb{
@@ -29,6 +30,7 @@ var listVerb = verb{
 		f.StringArrayVar(&l.labels, "label", nil, "only sessions with this label, `KEY[=VALUE]`; several: with all of them")
 		f.StringSliceVar(&l.columns, "columns", nil, "the `COLUMNS` to show, such as id,state,labels")
 		f.StringSliceVar(&l.sort, "sort", nil, "sort by `COLUMNS`, by one with - in front in reverse; by id otherwise")
+		f.BoolVar(&l.tree, "tree", false, "show each session below the one that has created it")
 		return l.run
 	},
 }
@@ -67,6 +69,9 @@ func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 			return err
 		}
 		return list.unreachable
+	}
+	if l.tree {
+		list.sessions, view.branches = c.arrangeAsTree(list.sessions, list.parents)
 	}
 	c.printList(list, columns, view)
 	return list.unreachable
@@ -107,6 +112,7 @@ func unknownWordError(what, word string, known []string, verb, option string) er
 type sessionList struct {
 	sessions    []client.Session
 	leftovers   func(client.Session) int // the number of a session's leftover processes
+	parents     map[string]string        // see parentsOf; only for a table
 	lingering   bool
 	problems    int
 	noSessions  bool  // there are no sessions at all
@@ -190,6 +196,8 @@ func (c *ctl) readTable(ctx context.Context) (sessionList, error) {
 		}
 	}
 	client.NumberQueue(list.sessions)
+	list.parents = parentsOf(list.sessions)
+	slices.SortFunc(list.sessions, func(a, b client.Session) int { return strings.Compare(a.Id, b.Id) })
 	list.leftovers = func(s client.Session) int { return leftovers[s.Id] }
 	return list, err
 }

@@ -207,6 +207,9 @@ func (c *ctl) printStatus(status sessionStatus) {
 	if s.ConversationId != "" {
 		c.field("Conversation", "%s", c.fit(s.ConversationId, statusIndent))
 	}
+	if s.Parent != "" {
+		c.field("Parent", "%s", s.Parent)
+	}
 	if s.ForkedFrom != "" {
 		c.field("Forked from", "%s", s.ForkedFrom)
 	}

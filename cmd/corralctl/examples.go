@@ -13,6 +13,7 @@ var examples = map[string][]string{
 	"list": {
 		"corralctl list --state=waiting,failed  # sessions that need you",
 		"corralctl list --label=team=web --sort=-total  # by label, longest first",
+		"corralctl list --tree  # who has created which",
 		"corralctl list --json 'fix-*' | jq -r '.[].Id'  # for a script",
 	},
 	"top": {"corralctl top --sort=memory  # the largest first"},
@@ -81,6 +82,7 @@ var examples = map[string][]string{
 		"corralctl report waiting -  # in a hook that gets JSON",
 		"corralctl report waiting --message='Which port?'  # in any hook",
 	},
+	"mcp":    {"claude mcp add corral -- corralctl mcp  # Claude Code then starts it"},
 	"agents": {"corralctl agents  # and which are installed"},
 	"cat":    {"corralctl cat claude  # its file and its drop-ins"},
 	"edit":   {"corralctl edit claude  # write a drop-in", "corralctl edit --full mine  # make a new agent"},
@@ -94,5 +96,6 @@ var examples = map[string][]string{
 		"eval \"$(corralctl completion bash)\"  # in ~/.bashrc, without a package",
 		"corralctl completion fish | source  # in fish",
 	},
-	"help": {"corralctl help run  # the options of run"},
+	"help": {"corralctl help run  # the options of run",
+		"corralctl help agents  # a page for agents that direct others"},
 }

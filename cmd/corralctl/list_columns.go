@@ -24,6 +24,7 @@ type listColumn struct {
 type listView struct {
 	leftovers func(client.Session) int
 	path      func(string) string // formats a directory
+	branches  map[string]string   // in front of ids, for a tree
 	full      bool
 	now       time.Time
 }
@@ -37,7 +38,7 @@ var (
 // listColumns are all columns, in the order of help and error messages.
 var listColumns = []listColumn{
 	{name: "id", title: "ID", minWidth: 16, cut: wording.Ellipsize,
-		text: func(_ listView, s client.Session) string { return s.Id }},
+		text: func(v listView, s client.Session) string { return v.branches[s.Id] + s.Id }},
 	{name: "agent", title: "AGENT", minWidth: 6, cut: wording.Ellipsize,
 		text: func(_ listView, s client.Session) string { return wording.Program(s) }},
 	{name: "state", title: "STATE", minWidth: 9, cut: wording.Ellipsize,
@@ -65,6 +66,8 @@ var listColumns = []listColumn{
 		text: func(v listView, s client.Session) string { return wording.Location(s, v.path) }},
 	{name: "description", title: "DESCRIPTION", minWidth: 11, cut: wording.Ellipsize,
 		text: func(_ listView, s client.Session) string { return s.Description }},
+	{name: "parent", title: "PARENT", minWidth: 9, cut: wording.Ellipsize,
+		text: func(_ listView, s client.Session) string { return s.Parent }},
 	{name: "labels", title: "LABELS", minWidth: 9, cut: wording.Ellipsize,
 		text: func(_ listView, s client.Session) string { return labelText(s.Labels) }},
 	{name: "branch", title: "BRANCH", minWidth: 9, cut: wording.Ellipsize,

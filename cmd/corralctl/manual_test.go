@@ -123,14 +123,21 @@ func TestExamples_AreValidCommands(t *testing.T) {
 }
 
 // TestHelp_FitsAScreen: with the prompt, the help of each verb fits a terminal of 80 columns and 24
-// lines. That of corralctl fits its width.
+// lines. That of corralctl fits its width. Help agents prints a page for agents below that of the
+// verb.
 func TestHelp_FitsAScreen(t *testing.T) {
 	all, _ := capture(t)
 	all.commands = all.newCommands()
 	for _, v := range append(all.verbChoices(), choice{}) {
 		c, output := capture(t)
 		require.NoError(t, c.dispatch(t.Context(), strings.Fields("help "+v.word)))
-		lines := strings.Split(strings.TrimSuffix(output(), "\n"), "\n")
+		text := output()
+		if v.word == agentsVerb.name {
+			var found bool
+			text, found = strings.CutSuffix(text, "\n"+agentHelp)
+			assert.True(t, found)
+		}
+		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 		if v.word != "" {
 			assert.LessOrEqual(t, len(lines), helpHeight, "%s:\n%s", v.word, strings.Join(lines, "\n"))
 		}

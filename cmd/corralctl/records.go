@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +35,9 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	f := c.cannot(doing, "", err)
 	f.code = exitUnreachable
 	f.message = c.unreachableReason(err) + ": this is what was saved"
-	return sessionList{sessions: sessions, leftovers: c.leftovers, unreachable: f}, nil
+	inOrder := slices.SortedFunc(slices.Values(sessions),
+		func(a, b client.Session) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
+	return sessionList{sessions: sessions, leftovers: c.leftovers, parents: parentsOf(inOrder), unreachable: f}, nil
 }
 
 // savedSessions reads the records of the sessions from disk. Unknown is the state of those that
@@ -83,7 +86,7 @@ func savedSession(record *session.Session, unknown string) client.Session {
 	if record.Worktree != nil {
 		s.Worktree, s.Repository = record.Worktree.Branch, record.Worktree.Directory()
 	}
-	s.Sandbox = record.Sandbox
+	s.Sandbox, s.Parent = record.Sandbox, record.Parent
 	if record.Fork != nil {
 		s.ForkedFrom = record.Fork.From
 	}

@@ -45,6 +45,7 @@ var sharedOptions = map[string]map[string]string{
 	"is-failed":    {"json": "", "quiet": "print nothing", "all": "every session"},
 	"is-waiting":   {"json": "", "quiet": "print nothing", "all": "every session"},
 	"report":       {},
+	"mcp":          {},
 	"agents":       {"json": "", "no-legend": "", "plain": "", "no-pager": ""},
 	"cat":          {"no-pager": ""},
 	"edit":         {"quiet": "", "full": "edit the whole file instead of a drop-in, or make a new agent"},

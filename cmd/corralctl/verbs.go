@@ -54,7 +54,7 @@ func verbGroups() []verbGroup {
 			archiveVerb, removeVerb, cleanVerb,
 		}},
 		{"Settings", []verb{enableVerb, disableVerb, setPropertyVerb, describeVerb, labelVerb, ackVerb}},
-		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb, reportVerb}},
+		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb, reportVerb, mcpVerb}},
 		{"Corral", []verb{agentsVerb, catVerb, editVerb, trustVerb, lingerVerb, doctorVerb, reloadVerb, versionVerb,
 			completionVerb, helpVerb, asUnitVerb}},
 	}

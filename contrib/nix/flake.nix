@@ -19,7 +19,7 @@
           src = ../..;
 
           # The hash of the output of `go mod vendor`, as printed by contrib/nix/vendor-hash.sh; make check compares it.
-          vendorHash = "sha256-q/ImyZ+ropJxON6hnQdGtdEbQpOvtVTyErqXlrwfwHg=";
+          vendorHash = "sha256-vqjZ25b8+W4Py0w6hdFeCZ8fGivA+u597HmRwesbMk0=";
 
           subPackages = [ "cmd/corrald" "cmd/corralctl" "cmd/corral-shim" ];
           env.CGO_ENABLED = 0;

@@ -94,15 +94,14 @@ func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error)
 	return rows, err
 }
 
-// ListSessionsEx returns the rows of a table of sessions, sorted by id, with one call.
+// ListSessionsEx returns the rows of a table of sessions, in the order of their creation, with
+// one call.
 func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, error) {
 	call := c.do(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+".ListSessionsEx", callTimeout, c.flags())
 	if call.Err != nil {
 		return nil, call.Err
 	}
-	rows, err := decodeRowsEx(call.Body)
-	slices.SortFunc(rows, func(a, b dbusapi.SessionRowEx) int { return strings.Compare(a.ID, b.ID) })
-	return rows, err
+	return decodeRowsEx(call.Body)
 }
 
 // decodeRowsEx converts the rows from the form in which godbus decoded them. dbus.Store would copy

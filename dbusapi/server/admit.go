@@ -12,9 +12,10 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// client counts the pending calls of one connection to the bus, their bytes, and those of them that
-// list all sessions.
+// client is one connection to the bus. It counts its pending calls, their bytes, and those of them
+// that list all sessions.
 type client struct {
+	agent        atomic.Pointer[string] // what callingAgent returns; nil until it was determined
 	calls, lists atomic.Int32
 	bytes        atomic.Int64
 }

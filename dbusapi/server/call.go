@@ -38,6 +38,7 @@ func (v *invocation) Call(args ...any) ([]any, error) {
 		return nil, nil
 	}
 	defer t.end()
+	v.object.client = t.client()
 	if body, err := v.run(msg, t); err != nil {
 		s.replyError(msg, err)
 	} else {
@@ -63,7 +64,7 @@ func (v *invocation) run(msg *dbus.Message, t *ticket) (body []any, err error) {
 	}
 	ctx, cancel := deadline.Context(context.Background(), callLimit)
 	defer cancel()
-	if err := s.checkCallerConnected(ctx, msg); err != nil {
+	if err := v.object.checkCallerConnected(ctx, msg); err != nil {
 		return nil, err
 	}
 	return v.method.call(supervisor.WhenAccepted(ctx, t.release), v.object, msg)

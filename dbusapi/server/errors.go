@@ -31,6 +31,7 @@ var errorNames = map[supervisor.Kind]string{
 	supervisor.ShuttingDown:      dbusapi.ShuttingDown,
 	supervisor.ConfigError:       dbusapi.ConfigError,
 	supervisor.NotTrusted:        dbusapi.NotTrusted,
+	supervisor.NotPermitted:      dbusapi.AccessDenied,
 	supervisor.Invalid:           dbusapi.InvalidArgs,
 	supervisor.OverLimit:         dbusapi.LimitsExceeded,
 	supervisor.TimedOut:          dbusapi.Timeout,

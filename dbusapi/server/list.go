@@ -68,6 +68,9 @@ func extraFacts(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 	if program := n.Program(); program != n.Agent {
 		add("Program", program)
 	}
+	if n.Parent != "" {
+		add("Parent", n.Parent)
+	}
 	if n.Worktree != "" {
 		add("Worktree", n.Worktree)
 		add("Repository", n.Repository)

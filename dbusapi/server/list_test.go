@@ -49,6 +49,7 @@ func TestRowEx_HasExtraFacts(t *testing.T) {
 			supervisor.Snapshot{State: "running", AgentAlive: true},
 			properties{},
 		},
+		{"a child", supervisor.Snapshot{State: "running", AgentAlive: true, Parent: "a"}, properties{"Parent": "a"}},
 		{
 			"a worktree",
 			supervisor.Snapshot{State: "running", Worktree: "fix", Repository: "/src/shop"},

@@ -18,16 +18,30 @@ import (
 // result is the body of the reply.
 type operation = func(ctx context.Context, s *Server, id string, args []any) ([]any, error)
 
-// onManager returns the handler for a method of the Manager that acts on one session: its first
+// onManager returns the handler for a method of the Manager that changes one session: its first
 // argument is the session's id. onSession returns the handler for the corresponding method of the
-// Session object, whose path contains the id.
+// Session object, whose path contains the id, and readsSession that for one which changes nothing,
+// and is therefore open to every agent.
 func onManager(f operation) handler {
 	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+		if err := o.checkControl(ctx, msg, msg.Body[0].(string)); err != nil {
+			return nil, err
+		}
 		return f(ctx, o.server, msg.Body[0].(string), msg.Body[1:])
 	}
 }
 
 func onSession(f operation) handler {
+	read := readsSession(f)
+	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+		if err := o.checkControl(ctx, msg, o.session); err != nil {
+			return nil, err
+		}
+		return read(ctx, o, msg)
+	}
+}
+
+func readsSession(f operation) handler {
 	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 		reply, err := f(ctx, o.server, o.session, msg.Body)
 		return reply, o.asUnknownObject(err)
@@ -174,7 +188,10 @@ var managerHandlers = map[string]handler{
 // onAll returns the handler for a method that acts on many sessions. Its reply contains the paths
 // of these sessions.
 func onAll(f func(*supervisor.Supervisor, context.Context) ([]string, error)) handler {
-	return func(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
+	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+		if err := o.checkControl(ctx, msg, ""); err != nil {
+			return nil, err
+		}
 		ids, err := f(o.server.sup, ctx)
 		paths := make([]dbus.ObjectPath, len(ids))
 		for i, id := range ids {
@@ -196,6 +213,12 @@ func createSession(ctx context.Context, o *object, msg *dbus.Message) ([]any, er
 	spec, err := parseSpec(msg.Body[1].(map[string]dbus.Variant))
 	if err != nil {
 		return nil, err
+	}
+	if spec.Parent = o.callingAgent(ctx, msg); spec.Parent != "" {
+		create := supervisor.Control{Caller: spec.Parent, Creates: true}
+		if err := o.server.sup.CheckControl(create); err != nil {
+			return nil, err
+		}
 	}
 	id, err := o.server.sup.Create(ctx, msg.Body[0].(string), spec)
 	if err != nil {
@@ -255,7 +278,7 @@ func getSessionByUnit(_ context.Context, o *object, msg *dbus.Message) ([]any, e
 func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) (body []any, err error) {
 	var id string
 	if pid := msg.Body[0].(uint32); pid == 0 {
-		id, err = o.server.callerSession(ctx, msg)
+		id, err = o.callerSession(ctx, msg)
 	} else {
 		id, err = o.server.sessionOf(pid)
 	}
@@ -263,12 +286,12 @@ func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) (body []
 }
 
 // callerSession returns the id of the session that contains the calling process.
-func (s *Server) callerSession(ctx context.Context, msg *dbus.Message) (string, error) {
-	pid, err := s.callerPID(ctx, msg)
+func (o *object) callerSession(ctx context.Context, msg *dbus.Message) (string, error) {
+	pid, err := o.callerPID(ctx, msg)
 	if err != nil {
 		return "", newError(dbusapi.NoSessionForPID, "cannot determine the calling process")
 	}
-	return s.sessionOf(pid)
+	return o.server.sessionOf(pid)
 }
 
 // sessionOf returns the id of the session that contains a process. It uses the control group of the
@@ -297,7 +320,7 @@ func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, e
 	if err != nil {
 		return nil, err
 	}
-	id, err := o.server.callerSession(ctx, msg)
+	id, err := o.callerSession(ctx, msg)
 	if r.Expected != "" && r.Expected != id {
 		return nil, o.server.sup.Misreported(r.Expected, id)
 	}
@@ -344,7 +367,10 @@ func getManagedObjects(_ context.Context, o *object, msg *dbus.Message) ([]any, 
 	return o.server.replyInOrder(msg, func(v *view) ([]any, error) { return []any{marshalObjects(v.sessions)}, nil })
 }
 
-func clean(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
+func clean(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	if err := o.checkControl(ctx, msg, ""); err != nil {
+		return nil, err
+	}
 	return single(o.server.sup.Clean(ctx))
 }
 

@@ -118,6 +118,14 @@ func (s *Server) takeTicket(msg *dbus.Message) *ticket {
 	return t.(*ticket)
 }
 
+// client returns the client that sent the call.
+func (t *ticket) client() *client {
+	if t.slot == nil {
+		return &client{}
+	}
+	return t.slot.client
+}
+
 // end releases the ticket and its slot after the call was answered.
 func (t *ticket) end() {
 	t.release()

@@ -184,6 +184,8 @@ type object struct {
 	session    string // id of the session, "" if the object is not a session
 	interfaces map[string]methods
 	missing    error // the error of all calls if the object does not exist
+	client     *client
+	caller     uint32 // id of the calling process, 0 until it was determined
 }
 
 // methods are the methods of an interface, by name.

@@ -101,6 +101,8 @@ type Agent struct {
 	OnLimit       string        // OnLimit=, as in Config; "" for the value there
 	ContinueText  string        // ContinueText=, as in Config; "" for the value there
 	LimitKeys     []string      // LimitKeys=: of the keys that close its dialog about a usage limit; nil for none
+	// AgentsMayControl=, as in Config, of this agent's sessions; "" for the value there.
+	AgentsMayControl string
 	// AutoContinue=: the agent continues by itself once a usage limit has reset, if it is still alive.
 	AutoContinue bool
 	// Sandbox=: the sandbox profile in which the agent runs unless a client chooses another; "" or
@@ -240,6 +242,8 @@ func (l *agentLoader) newParsers() parsers {
 		"Agent.LimitKeys":       parser(&agent.LimitKeys, nil, keyNames),
 		"Agent.AutoContinue":    parser(&agent.AutoContinue, false, ParseBool),
 		"Agent.Sandbox":         parser(&agent.Sandbox, "", sandboxProfile),
+
+		"Agent.AgentsMayControl": parser(&agent.AgentsMayControl, "", control),
 
 		"Sandbox.Writable": l.list(&agent.SandboxWritable, checkAbsolute, addNew),
 		"Sandbox.ReadOnly": l.list(&agent.SandboxReadOnly, checkAbsolute, addNew),

@@ -112,6 +112,18 @@ func TestAgent_TypeAndIdleSuspendSec(t *testing.T) {
 	assert.Contains(t, warnings[1].String(), `IdleSuspendSec=: invalid time span "soon"`)
 }
 
+func TestAgent_AgentsMayControl(t *testing.T) {
+	root := write(t, map[string]string{
+		"agents/a.agent": "[Agent]\nCommand=a\nAgentsMayControl=all\n",
+		"agents/b.agent": "[Agent]\nCommand=b\nAgentsMayControl=yes\n",
+	})
+	agents, warnings := LoadAgents([]string{root})
+	assert.Equal(t, []string{ControlAll, ""}, []string{agents["a"].AgentsMayControl, agents["b"].AgentsMayControl})
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0].String(),
+		`agents/b.agent:3: AgentsMayControl=: invalid value "yes": expected none, descendants or all`)
+}
+
 func TestAgent_MaxRunning(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/a.agent":  "[Agent]\nCommand=a\nMaxRunning=2\n",

@@ -35,6 +35,8 @@ type Config struct {
 	IdleSuspend time.Duration
 	MaxSessions int // MaxSessions=: the largest number of sessions, archived ones included
 	MaxRunning  int // MaxRunning=: the largest number of sessions that run at the same time, 0 for any number
+	// AgentsMayControl=: the sessions that an agent may control, one of the Control constants.
+	AgentsMayControl string
 	// LoginShell=: whether runs that come without a caller's environment get that of the login shell.
 	LoginShell    bool
 	TmuxConfig    string        // TmuxConfig=: absolute path of a file to source, or TmuxConfigUser, or "" for none
@@ -72,6 +74,13 @@ const OnLimitLabel = "on-limit"
 // ParseOnLimit parses a value of OnLimit=.
 var ParseOnLimit = either(LimitNotify, LimitContinue)
 
+// The values of AgentsMayControl=: the sessions that an agent may control.
+const (
+	ControlNone        = "none"
+	ControlDescendants = "descendants" // its own, those that it has created, and the descendants of these
+	ControlAll         = "all"
+)
+
 // Retention specifies how long ended sessions are kept; Infinity keeps them until they are removed.
 type Retention struct {
 	Suspended time.Duration // SuspendedRetentionSec=: suspended, and the agent cannot resume its conversation
@@ -99,7 +108,8 @@ func Default() Config {
 		OnLimit:       LimitNotify,
 		ContinueText: "The usage limit has reset. Continue with what you were doing, " +
 			"and do not repeat what is already done.",
-		PortRange: PortRange{20000, 29999}, // outside of the kernel's ip_local_port_range
+		PortRange:        PortRange{20000, 29999}, // outside of the kernel's ip_local_port_range
+		AgentsMayControl: ControlDescendants,
 		Retention: Retention{
 			Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day, Stopped: 7 * day,
 		},
@@ -160,6 +170,7 @@ func (c *Config) parsers() parsers {
 		"OnLimit":               parser(&c.OnLimit, def.OnLimit, ParseOnLimit),
 		"ContinueText":          parser(&c.ContinueText, def.ContinueText, prompt),
 		"PortRange":             parser(&c.PortRange, def.PortRange, portRange),
+		"AgentsMayControl":      parser(&c.AgentsMayControl, def.AgentsMayControl, control),
 		"SuspendedRetentionSec": parser(&c.Retention.Suspended, def.Retention.Suspended, ParseTimeSpan),
 		"ResumableRetentionSec": parser(&c.Retention.Resumable, def.Retention.Resumable, ParseTimeSpan),
 		"FailedRetentionSec":    parser(&c.Retention.Failed, def.Retention.Failed, ParseTimeSpan),
@@ -240,6 +251,14 @@ func either(a, b string) func(string) (string, error) {
 		}
 		return s, nil
 	}
+}
+
+func control(s string) (string, error) {
+	switch s {
+	case ControlNone, ControlDescendants, ControlAll:
+		return s, nil
+	}
+	return "", fmt.Errorf("invalid value %q: expected %s, %s or %s", s, ControlNone, ControlDescendants, ControlAll)
 }
 
 func tmuxConfig(s string) (string, error) {

@@ -79,7 +79,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 		"LoginShell=no",
 		"TmuxConfig=/5", "DetachKey=F12", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting",
 		"NotifyUrgency=failed:critical", "TmuxMessages=no", "NotifyCompletedSec=5min", "OnLimit=continue",
-		"ContinueText=go on", "PortRange=3000-3999", "SuspendedRetentionSec=6",
+		"ContinueText=go on", "AgentsMayControl=none", "PortRange=3000-3999", "SuspendedRetentionSec=6",
 		"ResumableRetentionSec=7", "FailedRetentionSec=8", "UnseenRetentionSec=11", "CompletedRetentionSec=9",
 		"StoppedRetentionSec=infinity"}, "\n")})
 	c, warnings, err := Load([]string{root})
@@ -91,6 +91,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 		TmuxConfig: "/5", DetachKey: "F12", Terminal: "foot -e",
 		Notify: []string{"failed", "waiting"}, NotifyUrgency: Urgencies{"failed": "critical"}, TmuxMessages: false,
 		NotifyAfter: 5 * time.Minute, OnLimit: LimitContinue, ContinueText: "go on", PortRange: PortRange{3000, 3999},
+		AgentsMayControl: ControlNone,
 		Retention: Retention{
 			6 * time.Second, 7 * time.Second, 8 * time.Second, 11 * time.Second, 9 * time.Second, Infinity,
 		},

@@ -63,6 +63,10 @@ type Session struct {
 	// EarlierConversations has the ids of the conversations before that one, the oldest first.
 	EarlierConversations []string `json:"earlier_conversations,omitempty"`
 
+	// Parent is the id of the session in which the client was that created this one, "" if it was in
+	// none. It never changes, also if that session is removed.
+	Parent string `json:"parent,omitempty"`
+
 	UnitProperties []Property `json:"unit_properties,omitempty"`
 	Created        time.Time  `json:"created"`
 	Archived       time.Time  `json:"archived,omitzero"`

@@ -18,12 +18,11 @@ $ chmod 600 ~/config/corral/accounts/work.env; (umask 077; printf 'KEY=home\nsec
 $ corralctl run talker@home
 corralctl: cannot use the environment file ~/config/corral/accounts/home.env: line 2 is not NAME=VALUE
 [exit 1]
-$ corralctl doctor | grep -A1 ' accounts '
+$ corralctl doctor | grep -A1 ' accounts ' | head -4
 note  accounts       ~/config/corral/accounts/Home.env: invalid name of an account "Home", ignored
                      -> rename it
 note  accounts       cannot use the environment file ~/config/corral/accounts/home.env: line 2 is not NAME=VALUE
 ok    accounts       work
-ok    strays         …
 $ echo KEY=home >~/config/corral/accounts/home.env
 
 # The variables of an account are its own, those of the shell do not replace them; no shell reads the

@@ -41,6 +41,12 @@ exit with the agent's exit code.
 
 More: corralctl help VERB, man corralctl
 
+# Agents that use a shell have a page, below the help of the verb agents.
+$ corralctl help agents | sed -n '1p;/directs/p'; corralctl agents --help | sed -n '1p;/directs/p'
+corralctl agents
+For an agent that starts and directs other agents:
+corralctl agents
+
 $ corralctl help nonesuch
 corralctl: unknown verb "nonesuch"
 hint: corralctl help

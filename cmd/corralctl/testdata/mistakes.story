@@ -5,6 +5,11 @@ corralctl: unknown verb "lsit"
 hint: corralctl list
 [exit 2]
 
+# An agent starts mcp, and speaks its protocol.
+$ script -qec 'corralctl mcp' /dev/null | tr -d '\r'
+corralctl: mcp is started by an agent, not in a terminal
+hint: man corralctl
+
 # Names that other programs use for a verb are known, too.
 $ corralctl ls; corralctl delete x; corralctl daemon-reload
 corralctl: unknown verb "ls"

@@ -1,6 +1,9 @@
 package modelmock
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // writeAnthropic replies as Anthropic's messages do.
 func writeAnthropic(w *writer, q request, a reply) {
@@ -44,6 +47,9 @@ func writeResponses(w *writer, q request, a reply) {
 		item = object{
 			"type": "function_call", "id": "fc_" + a.id, "call_id": "call_" + a.id, "name": a.tool, "arguments": a.arguments,
 			"status": "completed",
+		}
+		if i := strings.LastIndex(a.tool, "__"); i > 0 { // Codex has a namespace for the tools of each MCP server
+			item["namespace"], item["name"] = a.tool[:i], a.tool[i+2:]
 		}
 	}
 	response := func(status string, output ...object) object {

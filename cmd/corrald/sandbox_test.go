@@ -82,7 +82,7 @@ sleep 1000
 // TestSandbox_KeepsOut runs a hostile program in a sandbox, and, as a check of the program,
 // outside.
 func TestSandbox_KeepsOut(t *testing.T) {
-	d := startDaemon(t)
+	d := startDaemon(t, "AgentsMayControl=all") // the sandbox alone keeps it out
 	workspace := d.installSandbox(t)
 	victim := d.create(t, "victim", d.witness("victim"))
 	pid := d.waitAgents(t, "victim", 1)

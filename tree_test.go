@@ -32,7 +32,7 @@ var leaves = []string{
 	"internal/deadline", "internal/desktop", "internal/ecma48", "internal/environment",
 	"internal/exitstatus", "internal/failpoint", "internal/fdpoll", "internal/hookreport", "internal/inotify",
 	"internal/journal",
-	"internal/keys", "internal/logind", "internal/loginshell", "internal/logtimes", "internal/mounts",
+	"internal/keys", "internal/links", "internal/logind", "internal/loginshell", "internal/logtimes", "internal/mounts",
 	"internal/outcome", "internal/plaintext", "internal/proc", "internal/program", "internal/propertysyntax",
 	"internal/resettime", "internal/safefile", "internal/sandbox", "internal/setup", "internal/shimwire",
 	"internal/sshagent", "internal/tcpport", "internal/termsizes", "internal/transient", "internal/trust",

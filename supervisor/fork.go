@@ -9,9 +9,9 @@ import (
 )
 
 // completeFork completes the spec of a session whose conversation begins as a copy of that of the
-// session spec.ForkedFrom. It sets the defaults that this session determines: the workspace, and
-// the environment of every run, on which the place of the agent's conversations may depend. Errors:
-// NoSuchSession, NoSuchAgent, Invalid, Unsupported, NotResumable.
+// session spec.ForkedFrom. It sets the defaults that this session determines: the workspace, the
+// sandbox, and the environment of every run, on which the place of the agent's conversations may
+// depend. Errors: NoSuchSession, NoSuchAgent, Invalid, Unsupported, NotResumable.
 func (c *creation) completeFork(agent string, spec *Spec) error {
 	if spec.ForkedFrom == "" {
 		return nil
@@ -40,6 +40,9 @@ func (c *creation) completeFork(agent string, spec *Spec) error {
 		if def.NoForkElsewhere && (spec.Worktree != nil || spec.WorkingDirectory != source.WorkingDirectory) {
 			return refuse(Unsupported, "cannot fork session %q: agent %q copies a conversation only in its workspace: %q",
 				source.ID, agent, source.WorkingDirectory)
+		}
+		if spec.Sandbox == "" { // a conversation in a sandbox must not continue outside unnoticed
+			spec.Sandbox = source.Sandbox
 		}
 		spec.determined.fork = &session.Fork{From: source.ID, Conversation: source.ConversationID}
 		inherited := slices.DeleteFunc(slices.Clone(source.Environment), func(entry string) bool {

@@ -32,10 +32,11 @@ done
 
 func TestFork_CopiesTheConversation(t *testing.T) {
 	d := startDaemon(t)
+	d.write("config/corral/sandboxes/other.sandbox", "[Sandbox]\nWrapper=env\n")
 	d.defineScript("forker", forker, forkerScript)
 	workspace := t.TempDir()
 	source, err := d.createWithAgent(t, "forker", "source", spec{
-		"WorkingDirectory": workspace, "Environment": []string{"A=source", "B=source"},
+		"WorkingDirectory": workspace, "Sandbox": "other", "Environment": []string{"A=source", "B=source"},
 	})
 	require.NoError(t, err)
 	source.sendLine("hello")
@@ -51,6 +52,7 @@ func TestFork_CopiesTheConversation(t *testing.T) {
 	assert.NotEqual(t, original, id)
 	assert.Equal(t, "source", p.text("ForkedFrom"))
 	assert.Equal(t, workspace, p.text("WorkingDirectory"))
+	assert.Equal(t, "other", p.text("Sandbox"))
 	assert.Equal(t, []string{"--fork " + id + " " + original}, copied.waitRuns(1))
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.number("MainPID")))
 	require.NoError(t, err)

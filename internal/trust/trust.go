@@ -1,6 +1,6 @@
 // Package trust records which scripts of repositories a user has approved. Corral executes them for
-// new worktrees. An approval is for exactly one content of one script in one repository: whoever
-// changes the script, an agent or a commit, cannot make Corral execute the new one.
+// new worktrees. An approval is for exactly one content of one script in one repository: neither an
+// agent nor a commit that changes the script can make Corral execute the new one.
 package trust
 
 import (

@@ -197,6 +197,7 @@ func (l *loop) finishIteration() {
 	l.iteration.dirty = nil
 	publish := l.publisher.Prepare(changes)
 	l.save(dirty)
+	l.problems.publish()
 	for _, e := range dirty {
 		e.answerWaiters()
 	}

@@ -55,7 +55,7 @@ func TestSave_FailureIsReportedAndRetried(t *testing.T) {
 		problem := "0s problem shop: write session.json: no space left on device; " +
 			"free space on the disk, and it will be saved automatically"
 		assert.Equal(t,
-			[]string{"0s cannot sync the exit of shop", "0s publish shop: running -> failed", "0s problems 1", problem},
+			[]string{"0s cannot sync the exit of shop", "0s problems 1", problem, "0s publish shop: running -> failed"},
 			b.takeTrace(), "the session is still supervised")
 		b.advance(200 * time.Second)
 		recorded := b.takeTrace()
@@ -70,7 +70,7 @@ func TestSave_FailureIsReportedAndRetried(t *testing.T) {
 
 		b.onLoop(func() { b.records.fails = nil })
 		b.advance(time.Minute)
-		assert.Equal(t, []string{"243s save shop: failed", "243s publish shop: failed", "243s problems 0"}, b.takeTrace(),
+		assert.Equal(t, []string{"243s save shop: failed", "243s problems 0", "243s publish shop: failed"}, b.takeTrace(),
 			"saved without a call")
 		assert.Equal(t, 3, b.records.last("shop").Run.Exit.Value)
 		assert.Equal(t, 1, strings.Count(b.log.String(), "the session is saved again"))
@@ -161,7 +161,8 @@ func TestExit_RecordedInTheRuntimeDirectory(t *testing.T) {
 			b.changed("shop", exitstatus.FileName, fsnotify.Create)
 			recorded := b.takeTrace()
 			if full {
-				assert.Equal(t, []string{"0s cannot save shop: failed", "0s publish shop: running -> failed"}, recorded[:2])
+				assert.Equal(t, []string{"0s cannot save shop: failed", "0s problems 1"}, recorded[:2])
+				assert.Equal(t, "0s publish shop: running -> failed", recorded[len(recorded)-1])
 				assert.FileExists(t, filepath.Join(dir, exitstatus.FileName))
 				b.onLoop(func() { b.records.fails = nil })
 				b.advance(time.Second)

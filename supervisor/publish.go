@@ -22,7 +22,9 @@ type Publisher interface {
 	// of them are on their way to clients, the functions of after are called, in order: they answer
 	// calls.
 	Prepare(changes []Change) (publish func(after []func()))
-	// PublishProblems publishes the current problems. It is called when they have changed.
+	// PublishProblems publishes the current problems. It is called when they have changed. Between
+	// Prepare and publish, it adds them to the changes: a client that sees a state sees the problem of
+	// saving it, too.
 	PublishProblems(all []Problem)
 }
 

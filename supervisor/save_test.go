@@ -25,13 +25,13 @@ func TestStart_ThatCannotBeSavedFails(t *testing.T) {
 		require.EqualError(t, err, `cannot start "shop": write session.json: no space left on device`)
 		assert.Equal(t, []string{
 			"0s cannot save shop: starting",
+			"0s problems 1",
+			"0s problem shop: write session.json: no space left on device; " +
+				"free space on the disk, and it will be saved automatically",
 			"0s publish shop: new, starting",
 			"0s cannot save shop: failed",
 			"0s publish shop: starting -> failed",
 			"0s answer 1",
-			"0s problems 1",
-			"0s problem shop: write session.json: no space left on device; " +
-				"free space on the disk, and it will be saved automatically",
 		}, b.takeTrace())
 	})
 }

@@ -22,19 +22,34 @@ type batch struct {
 	reads   []func(*view) // called with the view when the signals have been sent
 	initial bool          // from before Serve: no signals are needed, since a new client reads all objects
 	saved   chan struct{} // closed once the changes are saved; nil for a batch that is not from Prepare
+	result  *saveResult   // to be read once saved is closed
 
 	states, events []bus.Signal // of the changes, once prepared
+}
+
+// saveResult is the part of a batch that is known only once its changes are saved.
+type saveResult struct {
+	manager properties // the problems, if they have changed
+	after   []func()   // called when everything else has been sent
+}
+
+// withResult returns the batch with the result of saving its changes, which has to be known.
+func (b batch) withResult() batch {
+	if b.result == nil {
+		return b
+	}
+	manager := properties{}
+	maps.Copy(manager, b.manager)
+	maps.Copy(manager, b.result.manager)
+	b.manager, b.after, b.result = manager, slices.Concat(b.after, b.result.after), nil
+	return b
 }
 
 // Prepare implements supervisor.Publisher. It passes the changes to the goroutine that sends
 // signals, which always accepts them immediately.
 func (s *Server) Prepare(changes []supervisor.Change) (publish func(after []func())) {
-	var whenSent []func()
-	b := batch{changes: changes, initial: true, saved: make(chan struct{}), after: []func(){func() {
-		for _, f := range whenSent {
-			f()
-		}
-	}}}
+	s.saving = &saveResult{}
+	b := batch{changes: changes, initial: true, saved: make(chan struct{}), result: s.saving}
 	select {
 	case <-s.ready:
 		b.initial = false
@@ -42,7 +57,8 @@ func (s *Server) Prepare(changes []supervisor.Change) (publish func(after []func
 	}
 	s.batches <- b
 	return func(after []func()) {
-		whenSent = after
+		s.saving.after = after
+		s.saving = nil
 		close(b.saved)
 		runtime.Gosched() // emitAll sends now, instead of when another thread has woken up
 	}
@@ -51,7 +67,12 @@ func (s *Server) Prepare(changes []supervisor.Change) (publish func(after []func
 // PublishProblems implements supervisor.Publisher.
 func (s *Server) PublishProblems(all []supervisor.Problem) {
 	s.hasFileProblems.Store(slices.ContainsFunc(all, func(p supervisor.Problem) bool { return p.Path != "" }))
-	s.batches <- batch{manager: properties{"Problems": problemRows(all)}}
+	changed := properties{"Problems": problemRows(all)}
+	if s.saving != nil {
+		s.saving.manager = changed
+	} else {
+		s.batches <- batch{manager: changed}
+	}
 }
 
 // maxPendingBatches is the number of batches waiting for the bus at which they are merged into one.
@@ -100,11 +121,14 @@ func merge(pending []batch) []batch {
 		for _, c := range b.changes {
 			one.changes = mergeChange(one.changes, at, c)
 		}
+		if isClosed(b.saved) {
+			b = b.withResult()
+		}
 		maps.Copy(one.manager, b.manager)
 		one.reads = append(one.reads, b.reads...)
 		one.after = append(one.after, b.after...)
 		if b.saved != nil {
-			one.saved = b.saved // those of earlier changes are closed
+			one.saved, one.result = b.saved, b.result // those of earlier changes are closed
 		}
 	}
 	return append(initial, one)
@@ -165,6 +189,7 @@ func (s *Server) encode(b batch) batch {
 // Everything that follows from an event is sent before the event: the properties of its session,
 // those of other sessions that have changed with it, and the counts of the Manager.
 func (s *Server) emitBatch(b batch, v *view) {
+	b = b.withResult()
 	s.sendSignals(b.states)
 	for _, c := range b.changes {
 		v.apply(c)

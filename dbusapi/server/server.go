@@ -56,6 +56,7 @@ type Server struct {
 	tickets         sync.Map                   // *dbus.Message → *ticket, from the reading goroutine to that of the call
 	ready           chan struct{}              // closed once sup is set
 	hasFileProblems atomic.Bool                // a problem is solved by removing a file
+	saving          *saveResult                // of the last batch, until it is published; of the event loop
 }
 
 // New returns a Server. It answers calls after Connect and Serve. report is called from any

@@ -254,6 +254,8 @@ func TestMerge_CombinesPendingBatches(t *testing.T) {
 	other, again := snap("b", "created"), snap("a", "created")
 	var done []string
 	after := func(name string) []func() { return []func(){func() { done = append(done, name) }} }
+	closed, unsaved := make(chan struct{}), &saveResult{}
+	close(closed)
 	merged := merge([]batch{
 		{changes: []supervisor.Change{{New: snap("old", "stopped")}}, initial: true},
 		{changes: []supervisor.Change{{New: states[0]}}, after: after("1")},
@@ -263,20 +265,25 @@ func TestMerge_CombinesPendingBatches(t *testing.T) {
 		{
 			changes: []supervisor.Change{{Old: states[2], New: states[3]}},
 			manager: properties{"Lingering": false},
-			after:   after("2"),
+			saved:   closed,
+			result:  &saveResult{manager: properties{"Lingering": true}, after: after("2")},
 		},
+		{manager: properties{"Lingering": false}},
 		{changes: []supervisor.Change{{Old: states[3]}}, reads: []func(*view){func(*view) {}}},
-		{changes: []supervisor.Change{{New: again}}},
+		{changes: []supervisor.Change{{New: again}}, saved: make(chan struct{}), result: unsaved},
 	})
 	require.Len(t, merged, 2)
 	assert.True(t, merged[0].initial)
 	assert.Equal(t, []supervisor.Change{{New: states[3]}, {New: other}, {Old: states[3]}, {New: again}}, merged[1].changes)
 	assert.Equal(t, properties{"Lingering": false}, merged[1].manager)
 	assert.Len(t, merged[1].reads, 2)
-	for _, f := range merged[1].after {
+	*unsaved = saveResult{manager: properties{"Problems": "disk full"}, after: after("3")}
+	complete := merged[1].withResult()
+	assert.Equal(t, properties{"Lingering": false, "Problems": "disk full"}, complete.manager)
+	for _, f := range complete.after {
 		f()
 	}
-	assert.Equal(t, []string{"1", "2"}, done)
+	assert.Equal(t, []string{"1", "2", "3"}, done)
 	running := snap("a", "running")
 	merged = merge([]batch{
 		{changes: []supervisor.Change{{Old: states[0], New: states[1]}}},

@@ -46,9 +46,10 @@ var plan = map[string][]string{
 	// The programs. Nothing imports them. The client reads records itself if no daemon answers, and
 	// reports that.
 	"cmd/corralctl": slices.Concat([]string{
-		"cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording",
+		"cmd/corralctl/hosts", "cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording",
 		"dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session",
 	}, leaves),
+	"cmd/corralctl/hosts":      {"cmd/corralctl/wording", "dbusapi/client", "internal/config"},
 	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
 	"cmd/corralctl/transcript": {"internal/ecma48"},
 	"cmd/corralctl/wording": {

@@ -34,7 +34,7 @@ var attachVerb = verb{
 					o.answer = answer
 				}
 			}
-			alone := o.answer == answerTearDown && len(args) == 1 && c.host == "" // needs no terminal
+			alone := o.answer == answerTearDown && len(args) == 1 && !c.isRemote() // needs no terminal
 			if !alone && !c.onTerminal() {
 				return c.noTerminalError(ctx, args)
 			}
@@ -64,7 +64,7 @@ func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) !
 // session all the same. If there is no such session, the error reports that instead.
 func (c *ctl) noTerminalError(ctx context.Context, words []string) error {
 	f := &failure{exitFailed, "cannot attach: standard input is not a terminal", "corralctl list"}
-	if len(words) == 0 || c.host != "" {
+	if len(words) == 0 || c.isRemote() {
 		return f
 	}
 	sessions, err := c.candidates(ctx)
@@ -84,18 +84,21 @@ func (c *ctl) noTerminalError(ctx context.Context, words []string) error {
 
 // attachTo attaches to the session that args name, or to the default session if they name none.
 func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) error {
-	if c.host != "" {
-		return c.execHost("attach", args...)
-	}
 	var id string
 	var err error
 	if len(args) == 0 {
+		if c.isRemote() && !c.hasSeveralHosts() {
+			return c.execHost(c.onlyHost(), "attach")
+		}
 		id, err = c.defaultSession(ctx)
 	} else {
-		id, err = c.resolveOne(ctx, args[0])
+		id, err = c.resolveHere(ctx, "attach", args[0])
 	}
-	if err != nil || id == "" {
+	switch {
+	case err != nil || id == "":
 		return err
+	case c.isOnHost(id):
+		return c.execHost(c.hostOf(id), "attach", id)
 	}
 	return c.attach(ctx, id, o)
 }
@@ -135,10 +138,10 @@ func (c *ctl) defaultSession(ctx context.Context) (string, error) {
 
 // ownSession returns the session whose agent has started this corralctl, "" if there is none.
 func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
-	if c.host != "" || !isFromSession() {
+	if !isFromSession() || c.isRemote() && !c.hostNamed("").IsLocal() {
 		return ""
 	}
-	id, err := bus.SessionByPID(ctx, 0)
+	id, err := bus.Of("").SessionByPID(ctx, 0)
 	if err != nil {
 		return "" // this process has left the session, or the session is gone
 	}

@@ -16,8 +16,8 @@ var catVerb = verb{
 		if len(args) == 0 {
 			return usagef("cat", "cat: missing AGENT")
 		}
-		if c.host != "" {
-			return c.execHost("cat", args...)
+		if c.isRemote() {
+			return c.execHost(c.onlyHost(), "cat", args...)
 		}
 		shown := false
 		var failed failures

@@ -47,10 +47,8 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 		return usagef("diff", "diff: --stat and --name-only exclude each other")
 	case c.wantsJSON():
 		return usagef("diff", "diff: --json is not supported; use --name-only in scripts")
-	case c.host != "":
-		return c.execHost("diff", args...)
 	}
-	id, err := c.resolveOne(ctx, args[0])
+	id, err := c.resolveHere(ctx, "diff", args[0])
 	if err != nil {
 		return err
 	}

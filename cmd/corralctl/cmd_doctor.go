@@ -42,8 +42,8 @@ const queryTimeout = 3 * time.Second
 var doctorVerb = verb{
 	name: "doctor", summary: "Check this machine and suggest fixes",
 	options: plainVerb(func(ctx context.Context, c *ctl, _ []string) error {
-		if c.host != "" {
-			return c.execHost("doctor")
+		if c.isRemote() {
+			return c.execHost(c.onlyHost(), "doctor")
 		}
 		findings := runChecks(ctx)
 		if c.wantsJSON() {

@@ -35,8 +35,8 @@ var editVerb = verb{
 		if len(args) != 1 {
 			return usagef("edit", "edit: expected one AGENT")
 		}
-		if c.host != "" {
-			return c.execHost("edit", args[0])
+		if c.isRemote() {
+			return c.execHost(c.onlyHost(), "edit", args[0])
 		}
 		e, err := newEdit(args[0], c.full)
 		if err != nil {

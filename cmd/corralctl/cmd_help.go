@@ -245,7 +245,7 @@ var versionVerb = verb{
 		if err == nil {
 			manager, err = bus.Manager(ctx)
 		}
-		if err != nil && (c.host != "" || c.hasTimedOut()) { // a daemon that does not run has no version
+		if err != nil && (c.isRemote() || c.hasTimedOut()) { // a daemon that does not run has no version
 			return err
 		}
 		if c.wantsJSON() {

@@ -95,7 +95,7 @@ func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, cond conditio
 		}
 	}
 	for _, name := range words {
-		ids, err := match(name, rows, c.all)
+		ids, err := c.match(name, rows)
 		// An ambiguous id or an invalid pattern is an error, not an answer.
 		if f := (*failure)(nil); errors.As(err, &f) && f.code != exitNoSession {
 			return c.unmatchedError(name, err)
@@ -108,7 +108,11 @@ func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, cond conditio
 			add(byID[id])
 		}
 	}
-	if unknown && code != 0 {
+	switch {
+	case code == 0:
+	case len(c.silent) > 0:
+		code = exitUnreachable
+	case unknown:
 		code = exitNoSession
 	}
 	switch {

@@ -24,8 +24,8 @@ var lingerVerb = verb{
 		if len(args) > 1 {
 			return usagef("linger", "linger: expected on or off, not %s", wording.Plural(len(args), "word"))
 		}
-		if c.host != "" {
-			return c.execHost("linger", args...)
+		if c.isRemote() {
+			return c.execHost(c.onlyHost(), "linger", args...)
 		}
 		if len(args) == 1 {
 			on, err := config.ParseBool(args[0])

@@ -155,6 +155,7 @@ func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]c
 		rows <- all
 	}()
 	sessions, err := bus.Sessions(ctx)
+	err = c.tolerate(err)
 	totals := map[string]uint64{}
 	for _, row := range <-rows {
 		total, _ := row.More["TotalRuntimeUSec"].Value().(uint64)
@@ -175,6 +176,7 @@ func (c *ctl) readTable(ctx context.Context) (sessionList, error) {
 		return sessionList{}, err
 	}
 	rows, err := bus.ListSessionsEx(ctx)
+	err = c.tolerate(err)
 	list := sessionList{sessions: make([]client.Session, len(rows))}
 	leftovers := make(map[string]int)
 	for i, row := range rows {

@@ -52,8 +52,11 @@ type logsOptions struct {
 }
 
 func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
-	if c.host != "" {
-		return c.execHost("logs", args...)
+	switch {
+	case c.hasSeveralHosts():
+		return o.runOnHosts(ctx, c, args)
+	case c.isRemote():
+		return c.execHost(c.onlyHost(), "logs", args...)
 	}
 	if o.pattern != nil {
 		return o.grep(ctx, c, args)
@@ -87,9 +90,7 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	var failed failures
 	for i, id := range ids {
-		if len(ids) > 1 && !c.noLegend {
-			c.print(map[bool]string{true: "\n==> %s <==\n", false: "==> %s <==\n"}[i > 0], id)
-		}
+		c.printLogHeading(ids, i)
 		if err := o.showLog(ctx, c, id); err != nil {
 			f := c.cannot("show the log of", id, err)
 			if isInvalidState(err) {
@@ -99,6 +100,14 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 		}
 	}
 	return cmp.Or(unresolved, failed.first())
+}
+
+// printLogHeading prints a heading above the log of the session with this index, if there are
+// several.
+func (c *ctl) printLogHeading(ids []string, i int) {
+	if len(ids) > 1 && !c.noLegend {
+		c.print(map[bool]string{true: "\n==> %s <==\n", false: "==> %s <==\n"}[i > 0], ids[i])
+	}
 }
 
 // cannotOrNil is cannot for an error that may be nil.
@@ -111,7 +120,7 @@ func (c *ctl) cannotOrNil(doing, object string, err error) error {
 
 // showLog writes the log of one session.
 func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
-	manager, err := c.client.Manager(ctx)
+	manager, err := c.client.OfSession(id).Manager(ctx)
 	if err != nil {
 		return err
 	}

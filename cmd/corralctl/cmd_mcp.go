@@ -77,7 +77,7 @@ type (
 )
 
 func newToolServer(c *ctl) *mcp.Server {
-	t := &tools{program: "/proc/self/exe", host: c.host}
+	t := &tools{program: "/proc/self/exe", host: strings.Join(c.host, ",")}
 	server := mcp.NewServer(&mcp.Implementation{Name: "corral", Version: version.Version}, &mcp.ServerOptions{
 		Instructions: "Corral runs other agents, and commands, in sessions of their own. You can see all sessions, " +
 			"but control only those that you have created, and their descendants. An agent that has finished a turn " +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -43,10 +44,11 @@ type monitorFormat interface {
 	// sessionChanged reports that a session is new (before is nil), has changed, or was removed (after
 	// is nil). all has the sessions as they are now.
 	sessionChanged(before, after *client.Session, all map[string]client.Session) error
-	// daemonGone reports that there is no daemon. daemonBack reports that there is one again, with the
-	// sessions that it has; the differences follow as calls of sessionChanged.
-	daemonGone() error
-	daemonBack(all map[string]client.Session) error
+	// daemonGone reports that there is no daemon, or that a host cannot be reached: why is a text.
+	// all still has the sessions of that host. daemonBack reports that there is one again, with all
+	// sessions; the differences follow as calls of sessionChanged.
+	daemonGone(host, why string, all map[string]client.Session) error
+	daemonBack(host string, all map[string]client.Session) error
 }
 
 func newMonitorFormat(c *ctl, format string) monitorFormat {
@@ -56,22 +58,22 @@ func newMonitorFormat(c *ctl, format string) monitorFormat {
 	case "json":
 		return &jsonPrinter{c}
 	case "waybar":
-		return &barPrinter{c: c, line: waybarLine}
+		return &barPrinter{c: c, line: waybarLine, gone: map[string]string{}}
 	case "i3bar":
-		return &barPrinter{c: c, firstPrefix: "{\"version\":1}\n[\n", prefix: ",", line: i3barLine}
+		return &barPrinter{c: c, firstPrefix: "{\"version\":1}\n[\n", prefix: ",", line: i3barLine, gone: map[string]string{}}
 	case "polybar":
-		return &barPrinter{c: c, line: polybarLine}
+		return &barPrinter{c: c, line: polybarLine, gone: map[string]string{}}
 	}
 	return nil
 }
 
 // monitor holds the known sessions, and where changes of them are printed.
 type monitor struct {
-	c            *ctl
-	format       monitorFormat
-	known        map[string]client.Session
-	started      bool
-	goneReported bool // reportDaemonGone was called, and the daemon is not back yet
+	c       *ctl
+	format  monitorFormat
+	known   map[string]client.Session
+	started bool
+	gone    map[string]bool // by host: reportGone was called, and the daemon is not back yet
 }
 
 // monitor prints events until nobody reads them any more. If the daemon, the bus or the connection
@@ -84,7 +86,7 @@ func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 		awaitHangup(os.Stdout)
 		cancel()
 	}()
-	m := &monitor{c: c, format: format, known: map[string]client.Session{}}
+	m := &monitor{c: c, format: format, known: map[string]client.Session{}, gone: map[string]bool{}}
 	err := m.run(ctx)
 	if ctx.Err() != nil || errors.Is(err, unix.EPIPE) {
 		c.out.Reset(io.Discard)
@@ -96,7 +98,11 @@ func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 // run prints events until ctx is done or waiting does not help.
 func (m *monitor) run(ctx context.Context) error {
 	// If writing fails, the next call of Flush returns the error.
-	watch := &reconnectingWatch{c: m.c, onOutage: func(string) { _ = m.reportDaemonGone() }}
+	watch := &reconnectingWatch{c: m.c, onOutage: func(why string) {
+		if m.c.client == nil || len(m.c.client.HostNames()) == 1 {
+			_ = m.reportGone("", why)
+		}
+	}}
 	err := watch.connect(ctx)
 	var connect *client.ConnectError
 	if client.IsUnavailable(err) && !errors.As(err, &connect) {
@@ -105,7 +111,7 @@ func (m *monitor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.sync(ctx); err != nil {
+	if err := m.sync(ctx, m.c.client.HostNames()); err != nil {
 		return err
 	}
 	for {
@@ -122,30 +128,65 @@ func (m *monitor) run(ctx context.Context) error {
 	}
 }
 
-// sync reads every session and reports the differences from what was known.
-func (m *monitor) sync(ctx context.Context) error {
-	sessions, err := m.c.client.Sessions(ctx)
-	if client.IsUnavailable(err) && ctx.Err() == nil {
-		return m.reportDaemonGone()
+// sync reads the sessions of these hosts, which are all of them or one, and reports the differences
+// from what was known.
+func (m *monitor) sync(ctx context.Context, hosts []string) error {
+	bus := m.c.client
+	if len(hosts) == 1 {
+		bus = bus.Of(hosts[0])
 	}
-	if err != nil {
+	sessions, err := bus.Sessions(ctx)
+	var failed client.HostErrors
+	switch {
+	case err == nil || errors.As(err, &failed):
+	case client.IsUnavailable(err):
+		failed = client.HostErrors{{Host: "", Err: err}}
+	default:
 		return err
 	}
-	now := make(map[string]client.Session, len(sessions))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	for _, one := range failed {
+		if !client.IsUnavailable(one.Err) && len(m.c.client.HostNames()) == 1 {
+			return one.Err
+		}
+		hosts = slices.DeleteFunc(slices.Clone(hosts), func(name string) bool { return name == one.Host })
+	}
+	err = m.compare(sessions, hosts)
+	for _, one := range failed {
+		err = errors.Join(err, m.reportGone(one.Host, m.c.outage(one)))
+	}
+	return errors.Join(err, m.c.out.Flush())
+}
+
+// compare reports the differences between what was known of the sessions of these hosts and what
+// was read.
+func (m *monitor) compare(sessions []client.Session, hosts []string) error {
+	before, now := map[string]client.Session{}, maps.Clone(m.known)
+	for id, s := range m.known {
+		if host, _ := client.SplitID(id); slices.Contains(hosts, host) {
+			before[id] = s
+			delete(now, id)
+		}
+	}
 	for _, s := range sessions {
 		now[s.Id] = s
 	}
-	if !m.started {
-		m.started, m.known = true, now
-		err = m.format.start(now)
-		return errors.Join(err, m.c.out.Flush())
-	}
-	before := m.known
 	m.known = now // set first, so that each report shows all sessions as they are now
-	if m.goneReported {
-		m.goneReported = false
-		if err := m.format.daemonBack(now); err != nil {
-			return err
+	if len(hosts) == 0 {
+		return nil
+	}
+	if !m.started {
+		m.started = true
+		return m.format.start(now)
+	}
+	for _, host := range hosts {
+		if m.gone[host] {
+			delete(m.gone, host)
+			if err := m.format.daemonBack(host, now); err != nil {
+				return err
+			}
 		}
 	}
 	for _, s := range sortedSessions(before) {
@@ -161,12 +202,12 @@ func (m *monitor) sync(ctx context.Context) error {
 			return err
 		}
 	}
-	return m.c.out.Flush()
+	return nil
 }
 
-// reportDaemonGone reports once that there is no daemon.
-func (m *monitor) reportDaemonGone() error {
-	if m.goneReported {
+// reportGone reports once that there is no daemon on a host.
+func (m *monitor) reportGone(host, why string) error {
+	if m.gone[host] {
 		return nil
 	}
 	var err error
@@ -174,16 +215,16 @@ func (m *monitor) reportDaemonGone() error {
 		m.started = true
 		err = m.format.start(nil)
 	}
-	m.goneReported = true
-	return errors.Join(err, m.format.daemonGone(), m.c.out.Flush())
+	m.gone[host] = true
+	return errors.Join(err, m.format.daemonGone(host, why, m.known), m.c.out.Flush())
 }
 
 func (m *monitor) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.DaemonGone:
-		return m.reportDaemonGone()
+		return m.reportGone(e.Host, m.c.outage(client.HostError(e)))
 	case client.DaemonBack:
-		return m.sync(ctx)
+		return m.sync(ctx, []string{e.Host})
 	case client.SessionNew:
 		return m.fetch(ctx, e.ID)
 	case client.SessionRemoved:

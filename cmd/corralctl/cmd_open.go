@@ -38,10 +38,7 @@ func (c *ctl) open(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	command := []string{self, "attach", id}
-	if c.host != "" {
-		command = []string{self, "--host=" + c.host, "attach", id}
-	}
+	command := append([]string{self}, c.reach(id, "attach")...)
 	unit, err := desktop.Open(ctx, address, desktop.Window{
 		Terminal: configured.Terminal, Name: id, Description: "Terminal of session " + id, Command: command,
 	})

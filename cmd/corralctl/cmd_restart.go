@@ -26,7 +26,7 @@ var restartVerb = verb{
 				})
 			}
 			switch {
-			case c.host != "":
+			case c.isRemote():
 				return usagef("restart", "restart: --outdated cannot be used with --host: it examines files of this machine")
 			case c.noBlock:
 				return usagef("restart", "restart: --outdated waits, and cannot be used with --no-block")
@@ -41,7 +41,7 @@ var restartVerb = verb{
 // not live, or not any more, is left alone, and so is one that was restarted meanwhile.
 func (c *ctl) restartOutdated(ctx context.Context, id string) error {
 	err := c.follow(ctx, id, func(ctx context.Context, watch *reconnectingWatch, s client.Session) (done bool, err error) {
-		known, err := watch.query(ctx, func() error {
+		known, err := watch.query(ctx, id, func() error {
 			bus := watch.c.client
 			isOutdated, err := hasOutdatedProgram(ctx, bus, s)
 			if done = !isOutdated; err != nil || done || !isUnused(s) {

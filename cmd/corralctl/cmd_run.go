@@ -222,8 +222,8 @@ func (r *runOptions) workspace(c *ctl) (string, error) {
 	if filepath.IsAbs(r.directory) {
 		return filepath.Clean(r.directory), nil
 	}
-	if c.host != "" {
-		return "", fmt.Errorf("invalid value for --dir: expected an absolute path on %s", c.host)
+	if c.isRemote() {
+		return "", fmt.Errorf("invalid value for --dir: expected an absolute path on %s", c.onlyHost())
 	}
 	here, err := os.Getwd()
 	if err != nil {
@@ -404,7 +404,8 @@ func (r *runOptions) printStarted(c *ctl, agent, id string, queued *client.Sessi
 	case r.spec.NoStart:
 		c.print("%s session %s.\n", done, id)
 	default:
-		c.print("%s session %s (%s).\n", done, id, unitname.Scope(agent, id))
+		_, there := client.SplitID(id)
+		c.print("%s session %s (%s).\n", done, id, unitname.Scope(agent, there))
 	}
 }
 
@@ -462,7 +463,7 @@ func (r *runOptions) created(c *ctl) string {
 	for _, s := range sessions {
 		isNew := s.Timestamp >= uint64(c.started.UnixMicro())
 		notStarted := s.Result == word.StartFailed || s.State == word.Created && s.Reason != ""
-		if isNew && (s.Id == r.spec.ID || r.spec.ID == "" && notStarted) {
+		if isNew && (s.Id == c.onlyHost().ID(r.spec.ID) || r.spec.ID == "" && notStarted) {
 			return s.Id
 		}
 	}

@@ -66,7 +66,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		}
 		status := sessionStatus{session: s, problems: problems[id], strays: strays[id],
 			screen: c.lastScreenLines(ctx, s, lines)}
-		if c.host == "" && s.ControlGroup != "" {
+		if !c.isOnHost(id) && s.ControlGroup != "" {
 			status.processes = groupProcesses(s.ControlGroup)
 		}
 		return status, nil
@@ -144,7 +144,7 @@ func (c *ctl) lastScreenLines(ctx context.Context, s client.Session, lines uint3
 	}
 	var text strings.Builder
 	cleaner := transcript.New(&text)
-	if manager, err := c.client.Manager(ctx); err == nil {
+	if manager, err := c.client.OfSession(s.Id).Manager(ctx); err == nil {
 		sizes := readSizes(filepath.Join(manager.StateDirectory, "sessions", s.Id))
 		cleaner.Resize(int(sizes.Last().Columns), int(sizes.Last().Rows))
 	}
@@ -426,20 +426,46 @@ func (c *ctl) printProcesses(s client.Session, processes []process) {
 	}
 }
 
-// managerStatus prints the status of corrald.
+// managerStatus prints the status of corrald, of several hosts one after the other.
 func (c *ctl) managerStatus(ctx context.Context) error {
-	m, err := c.client.Manager(ctx)
-	if err != nil {
-		return err
+	if c.hasSeveralHosts() {
+		return c.managerStatuses(ctx)
 	}
-	if c.wantsJSON() {
+	m, err := c.client.Manager(ctx)
+	switch {
+	case err != nil:
+		return err
+	case c.wantsJSON():
 		return c.printJSON(m)
 	}
+	c.printManagerStatus(m, "corrald")
+	return nil
+}
+
+func (c *ctl) managerStatuses(ctx context.Context) error {
+	if c.wantsJSON() {
+		return usagef("status", "--json shows corrald on one host")
+	}
+	for i, h := range c.hosts {
+		m, err := c.client.Of(h.Name).Manager(ctx)
+		if err != nil {
+			_ = c.tolerate(client.HostErrors{{Host: h.Name, Err: err}})
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(c.out)
+		}
+		c.printManagerStatus(m, "corrald on "+h.String())
+	}
+	return nil
+}
+
+func (c *ctl) printManagerStatus(m client.Manager, title string) {
 	colour, state := wording.Green, word.Running
 	if m.ShuttingDown {
 		colour, state = wording.Yellow, "shutting down"
 	}
-	fmt.Fprintf(c.out, "%s %s\n", c.paint(colour, "●"), c.paint(wording.Bold, "corrald"))
+	fmt.Fprintf(c.out, "%s %s\n", c.paint(colour, "●"), c.paint(wording.Bold, title))
 	fmt.Fprintf(c.out, "%13s: %s\n", "State", c.paint(colour, state))
 	c.field("Version", "%s", m.Version)
 	counts := []string{fmt.Sprint(m.NSessions)}
@@ -471,5 +497,4 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 		lingering = "off: sessions end at logout"
 	}
 	c.field("Lingering", "%s", lingering)
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/hosts"
 	"github.com/corrald/corral/cmd/corralctl/top"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
@@ -48,23 +49,28 @@ var topVerb = verb{name: "top", summary: "Watch and control all sessions on a fu
 	}}
 
 func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
-	host := c.host
-	if host == "" {
-		host, _ = os.Hostname()
-	}
 	here, _ := os.Getwd()
-	if c.host != "" {
+	if c.isRemote() {
 		here = ""
+	}
+	var several []top.Host
+	var titles []string
+	for _, h := range c.hosts {
+		titles = append(titles, titleOf(h))
+		if h.Name != "" || c.hasSeveralHosts() {
+			several = append(several, top.Host{Name: h.Name, Title: titleOf(h), Remote: !h.IsLocal()})
+		}
+	}
+	if len(titles) == 0 {
+		titles = []string{titleOf(hosts.Host{})}
 	}
 	conf, _, _ := config.Load(configDirs()) // corrald and doctor report its errors
 	return top.Options{
-		Host: host, Remote: c.host != "", Archived: c.all, Sort: sort, Settings: filepath.Join(stateDirectory(), "top.json"),
+		Host: strings.Join(titles, ", "), Remote: c.isRemote(), Hosts: several, Archived: c.all, Sort: sort,
+		Settings:  filepath.Join(stateDirectory(), "top.json"),
 		Directory: here,
 		LeaveKey:  conf.DetachKey,
 		AttachCommand: func(ctx context.Context, id string) (*exec.Cmd, error) {
-			if c.host != "" {
-				return exec.Command("ssh", "-t", "--", c.host, "corralctl", "attach", id), nil
-			}
 			if err := c.refuseOwnSession(ctx, bus, id, "attach to"); err != nil {
 				return nil, err
 			}
@@ -72,7 +78,7 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 			if err != nil {
 				return nil, fmt.Errorf("cannot find the path of this program: %w", err)
 			}
-			return exec.Command(self, "attach", "--", id), nil
+			return exec.Command(self, c.reach(id, "attach")...), nil
 		},
 		ShowCommand: c.pagedCommand,
 		Create: func(ctx context.Context, spec top.NewSession) (string, error) {
@@ -81,7 +87,16 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 		ErrorText: func(doing, id string, err error) string {
 			return c.cannot(doing, id, err).message
 		},
+		OutageText: c.outage,
 	}
+}
+
+// titleOf returns how top calls a host.
+func titleOf(h hosts.Host) string {
+	if name, err := os.Hostname(); h.IsLocal() && err == nil {
+		return name
+	}
+	return h.String()
 }
 
 // returnPrompt waits for the user, because top would otherwise cover the output at once.
@@ -102,14 +117,11 @@ func (c *ctl) pagedCommand(verb, id string) *exec.Cmd {
 	if err != nil {
 		self = os.Args[0]
 	}
-	words := []string{"-c", `"$0" "$@" --no-pager 2>&1 | { ` + pager + "; }", self, verb}
+	words := []string{"-c", `"$0" --no-pager "$@" 2>&1 | { ` + pager + "; }", self}
 	if verb == "diff" {
 		words[1] = `"$0" "$@"; ` + returnPrompt
 	}
-	if c.host != "" {
-		words = append(words, "--host", c.host)
-	}
-	command := exec.Command("sh", append(words, id)...)
+	command := exec.Command("sh", append(words, c.reach(id, verb)...)...)
 	command.Env = append(os.Environ(), "LESS="+less, "LESSSECURE=1")
 	return command
 }
@@ -117,7 +129,8 @@ func (c *ctl) pagedCommand(verb, id string) *exec.Cmd {
 // createFromForm creates the session that the form of top describes.
 func (c *ctl) createFromForm(ctx context.Context, bus *client.Client, form top.NewSession) (string, error) {
 	r := &runOptions{directory: form.Directory, spec: client.Spec{Prompt: form.Prompt}}
-	if rest, ok := strings.CutPrefix(form.Directory, "~"); ok && c.host == "" && (rest == "" || rest[0] == '/') {
+	rest, ok := strings.CutPrefix(form.Directory, "~")
+	if ok && (rest == "" || rest[0] == '/') && c.hostNamed(form.Host).IsLocal() {
 		r.directory = filepath.Join(os.Getenv("HOME"), rest)
 	}
 	var err error
@@ -135,5 +148,5 @@ func (c *ctl) createFromForm(ctx context.Context, bus *client.Client, form top.N
 	if err := r.checkEncoding(); err != nil {
 		return "", err
 	}
-	return bus.CreateSession(ctx, form.Agent, r.spec)
+	return bus.Of(form.Host).CreateSession(ctx, form.Agent, r.spec)
 }

@@ -37,8 +37,8 @@ func (o *trustOptions) run(ctx context.Context, c *ctl, args []string) error {
 		return usagef("trust", "trust: expected one PATH, not %s", wording.Plural(len(args), "word"))
 	case o.list && o.remove, o.list && len(args) > 0:
 		return usagef("trust", "--list excludes --remove and PATH")
-	case c.host != "":
-		return c.execHost("trust", args...)
+	case c.isRemote():
+		return c.execHost(c.onlyHost(), "trust", args...)
 	}
 	approvals := trust.Approvals(filepath.Join(stateDirectory(), "trusted"))
 	if o.list {

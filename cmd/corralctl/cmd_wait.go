@@ -223,15 +223,18 @@ func (w *waiter) apply(ctx context.Context, event client.Event) error {
 	case client.SessionRemoved:
 		w.removed(e.ID)
 	case client.DaemonBack:
-		return w.readAll(ctx)
+		return w.readAll(ctx, e.Host)
 	}
 	return nil
 }
 
-// readAll reads the remaining sessions again, if corrald can be reached.
-func (w *waiter) readAll(ctx context.Context) error {
+// readAll reads the remaining sessions of a host again, if corrald can be reached.
+func (w *waiter) readAll(ctx context.Context, host string) error {
 	for id := range w.sessions {
 		if _, ended := w.results[id]; ended {
+			continue
+		}
+		if of, _ := client.SplitID(id); of != host {
 			continue
 		}
 		if err := w.read(ctx, id); err != nil {

@@ -42,8 +42,11 @@ var completionVerb = verb{name: "completion", args: "bash|zsh|fish|powershell",
 			return usagef("completion", "invalid shell %q: expected bash, zsh, fish or powershell", args[0])
 		})}
 
-// completeTimeout is how long a completion waits for corrald.
-const completeTimeout = 500 * time.Millisecond
+// How long a completion waits for corrald, and for other machines.
+const (
+	completeTimeout     = 500 * time.Millisecond
+	completeHostTimeout = 3 * time.Second
+)
 
 // completeValues registers completions of arguments and option values with cobra, by the names that
 // help uses for them. Words is the command line.
@@ -57,8 +60,6 @@ func (c *ctl) completeValues(words []string) {
 	}
 	dashed := slices.Contains(words[:max(0, len(words)-1)], "--")
 	arguments := func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-		defer cancel()
 		if cmd.Name() == runVerb.name && dashed {
 			if len(args) == 0 && !strings.Contains(word, "/") {
 				return matchingCompletions(word, choicesOf(programsInPath(word)...))
@@ -68,7 +69,7 @@ func (c *ctl) completeValues(words []string) {
 		if cmd.Name() == trustVerb.name {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		}
-		return matchingCompletions(word, c.argumentChoices(ctx, cmd, args))
+		return matchingCompletions(word, c.argumentChoices(cmd.Context(), cmd, args, word))
 	}
 	for _, cmd := range c.commands.Commands() {
 		c.completeOptions(cmd.LocalNonPersistentFlags(), cmd)
@@ -123,9 +124,7 @@ func (c *ctl) completeOptions(options *pflag.FlagSet, cmd *cobra.Command) {
 				case "DIRECTORY":
 					return nil, cobra.ShellCompDirectiveFilterDirs
 				case "SESSION":
-					ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-					defer cancel()
-					return matchingCompletions(word, c.sessionChoices(ctx, cmd))
+					return matchingCompletions(word, c.sessionChoices(cmd.Context(), cmd, word))
 				}
 				return matchingCompletions(word, listChoices(word, optionChoices(kind, option, args), option))
 			})
@@ -144,7 +143,7 @@ func choicesOf(words ...string) []choice {
 }
 
 // matchingCompletions returns the choices that begin with word. The shell adds no space after an
-// equals sign.
+// equals sign, nor after the colon that follows a host.
 func matchingCompletions(word string, choices []choice) ([]cobra.Completion, cobra.ShellCompDirective) {
 	directive := cobra.ShellCompDirectiveNoFileComp
 	var completions []cobra.Completion
@@ -154,7 +153,7 @@ func matchingCompletions(word string, choices []choice) ([]cobra.Completion, cob
 		}
 		completions = append(completions,
 			cobra.CompletionWithDesc(wording.Printable(choice.word), wording.Printable(choice.description)))
-		if strings.HasSuffix(choice.word, "=") {
+		if strings.HasSuffix(choice.word, "=") || strings.HasSuffix(choice.word, ":") {
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
 	}
@@ -191,7 +190,7 @@ var alternatives = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
 
 // argumentChoices returns the candidates for the argument after args, by the name that help uses
 // for it.
-func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, args []string) []choice {
+func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, args []string, word string) []choice {
 	usage, _, _ := strings.Cut(cmd.Use, " | ") // the first of several forms
 	words := strings.Fields(usage)[1:]
 	place := len(args)
@@ -206,7 +205,7 @@ func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, args []st
 	case alternatives.MatchString(kind):
 		return choicesOf(strings.Split(kind, "|")...)
 	case kind == "ID" || kind == "PATTERN":
-		return excluding(c.sessionChoices(ctx, cmd), args)
+		return excluding(c.sessionChoices(ctx, cmd, word), args)
 	case kind == "AGENT":
 		return excluding(agentChoices(), args)
 	case kind == "KEY":

@@ -31,8 +31,8 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 		"REASON": word.Reasons, "WHAT": word.LoginActions, "NAMES": propertyNames(len(args) == 0),
 	}
 	switch {
-	case kind == "USER@HOST":
-		return choicesOf(sshHosts()...)
+	case kind == "HOSTS":
+		return hostChoices()
 	case kind == "PROFILE":
 		return sandboxChoices()
 	case kind == "NAME=VALUE" && option.Name == "property":
@@ -56,13 +56,19 @@ var applicable = map[string]func(dbusapi.SessionRow) bool{
 
 // sessionChoices returns the sessions that the verb can do something with. It asks corrald, or
 // reads the records from disk if corrald is not running; it never starts corrald.
-func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command) []choice {
+func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command, word string) []choice {
 	want := applicable[cmd.Name()]
 	if want == nil {
 		want = func(s dbusapi.SessionRow) bool { return isInAll(cmd.Name(), s) }
 	}
 	var choices []choice
-	for _, s := range c.sessionRows(ctx) {
+	if len(c.host) == 0 && c.machine == "" && !strings.Contains(word, ":") {
+		conf, _, _ := config.Load(configDirs())
+		for _, name := range conf.Hosts.Names {
+			choices = append(choices, choice{name + ":", "a host"})
+		}
+	}
+	for _, s := range c.sessionRows(ctx, word) {
 		if want(s) {
 			about := s.Agent + ", " + s.State
 			shown := client.Session{State: s.State, Activity: s.Activity, Attention: s.Attention}
@@ -76,10 +82,24 @@ func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command) []choice {
 	return choices
 }
 
-func (c *ctl) sessionRows(ctx context.Context) []dbusapi.SessionRow {
-	if c.host != "" {
-		return nil // ssh would be slow and might ask for a password
+// sessionRows returns the sessions of the hosts that the command line or the word names.
+func (c *ctl) sessionRows(ctx context.Context, word string) []dbusapi.SessionRow {
+	c.unattended = true
+	if c.selectHostsOf([]string{word}) != nil {
+		return nil
 	}
+	if c.isRemote() {
+		ctx, cancel := context.WithTimeout(ctx, completeHostTimeout)
+		defer cancel()
+		bus, err := c.connect(ctx)
+		if err != nil {
+			return nil
+		}
+		rows, _ := bus.ListSessions(ctx) // of the hosts that answer
+		return rows
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
+	defer cancel()
 	bus, err := c.connect(ctx)
 	if err == nil {
 		if running, err := bus.Running(ctx); err == nil && running {
@@ -150,6 +170,27 @@ func signalNames() []string {
 		}
 	}
 	return names
+}
+
+// hostChoices returns the names of Hosts= in corral.conf, its groups, and the hosts of ssh.
+func hostChoices() []choice {
+	conf, _, _ := config.Load(configDirs())
+	var choices []choice
+	for _, name := range conf.Hosts.Names {
+		choices = append(choices, choice{name, conf.Hosts.Destinations[name]})
+	}
+	for group, names := range conf.Hosts.Groups {
+		choices = append(choices, choice{"@" + group, strings.Join(names, ", ")})
+	}
+	choices = append(choices, choice{"@" + config.GroupOfAll, "this machine and all of Hosts="},
+		choice{config.LocalHost, "this machine"})
+	for _, name := range sshHosts() {
+		if conf.Hosts.Destinations[name] == "" {
+			choices = append(choices, choice{word: name})
+		}
+	}
+	slices.SortFunc(choices, func(a, b choice) int { return strings.Compare(a.word, b.word) })
+	return choices
 }
 
 var sshHost = regexp.MustCompile(`(?im)^[ \t]*host[ \t]+(.*)$`)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/hosts"
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
@@ -25,12 +26,15 @@ type ctl struct {
 	globals
 	name       string   // of the verb
 	args       []string // of the verb, as given
+	unattended bool     // nobody can be asked for a password
 	lenient    bool     // the exit code is always 0
 	in         *os.File
 	out        *bufio.Writer
 	outTTY     *terminal // nil if stdout is not a terminal
 	err        io.Writer
 	errTTY     *terminal
+	hosts      []hosts.Host       // that the command line is about; none for this machine
+	silent     []client.HostError // of several hosts, those that could not be asked
 	client     *client.Client
 	now        bool           // --now: start even if MaxRunning= does not permit it
 	yes        bool           // --yes, or an option that implies it: do not ask
@@ -42,7 +46,8 @@ type ctl struct {
 
 // globals are the options that every verb takes.
 type globals struct {
-	host     string
+	host     []string
+	machine  string
 	json     string
 	noLegend bool
 	plain    bool
@@ -57,7 +62,8 @@ type globals struct {
 }
 
 func (g *globals) register(f *pflag.FlagSet) {
-	f.StringVarP(&g.host, "host", "H", g.host, "work on another machine, `USER@HOST`, over ssh")
+	f.StringSliceVarP(&g.host, "host", "H", g.host, "work on other machines; `HOSTS`: names for ssh, separated by commas")
+	f.StringVarP(&g.machine, "machine", "M", g.machine, "work in a container, `MACHINE`, or as user USER@")
 	f.StringVarP(&g.json, "json", "j", g.json, "print JSON; `MODE`: short, pretty or off")
 	f.Lookup("json").NoOptDefVal = "auto"
 	f.BoolVar(&g.noLegend, "no-legend", g.noLegend, "omit headings and footer")
@@ -121,9 +127,8 @@ func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) err
 	if c.version {
 		return printVersion(c)
 	}
-	// "" does not mean this machine
-	if c.host == "" && cmd.Flags().Changed("host") || strings.HasPrefix(c.host, "-") {
-		return &failure{code: exitUsage, message: fmt.Sprintf("invalid host %q: expected HOST or USER@HOST", c.host)}
+	if err := c.selectHosts(cmd, args); err != nil {
+		return err
 	}
 	if !slices.Contains([]string{"", "auto", "short", "pretty", "off"}, c.json) {
 		return usageError(v.name, fmt.Errorf("invalid value %q for --json: expected short, pretty or off", c.json))
@@ -141,7 +146,15 @@ func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) err
 		defer cancel()
 		ctx = limited
 	}
-	return act(ctx, c, args)
+	err := act(ctx, c, args)
+	if len(c.silent) > 0 {
+		_ = c.out.Flush()
+		c.reportSilent()
+		if err == nil && !slices.Contains(readingVerbs, v.name) {
+			err = exit(exitUnreachable)
+		}
+	}
+	return err
 }
 
 // connect returns the connection to corrald. The first call establishes it.
@@ -150,16 +163,10 @@ func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
 		return c.client, nil
 	}
 	var err error
-	if c.host != "" {
-		c.client, err = connectHost(ctx, c.host)
+	if c.isRemote() {
+		c.client, err = c.connectHosts(ctx)
 	} else {
-		c.client, err = client.Connect(ctx)
-		if err == nil {
-			c.client.Environment = callerEnvironment(os.Environ())
-		}
-	}
-	if err == nil {
-		c.client.Now = c.now
+		c.client, err = c.prepared(hosts.Host{})(client.Connect(ctx))
 	}
 	return c.client, err
 }

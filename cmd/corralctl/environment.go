@@ -70,7 +70,7 @@ func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 // the command is not there.
 func (c *ctl) addSearchPath(f *failure, id string) {
 	s := c.inspect(id)
-	if s.Result != word.StartFailed || len(s.Command) == 0 || strings.Contains(s.Command[0], "/") || c.host != "" {
+	if s.Result != word.StartFailed || len(s.Command) == 0 || strings.Contains(s.Command[0], "/") || c.isOnHost(id) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)

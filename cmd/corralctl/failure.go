@@ -79,10 +79,10 @@ func (c *ctl) warn(message, hint string) {
 // need it: it is the same on every machine.
 func (c *ctl) withHost(command string) string {
 	rest, ours := strings.CutPrefix(command, "corralctl ")
-	if c.host == "" || !ours || strings.HasPrefix(rest, "help") {
+	if h := c.onlyHost(); h.IsLocal() || h.Name != "" || !ours || strings.HasPrefix(rest, "help") {
 		return command
 	}
-	return "corralctl --host=" + c.host + " " + rest
+	return "corralctl " + c.hostOption() + " " + rest
 }
 
 // cannot turns an error while doing something with an object (a session's id, or "") into the
@@ -246,8 +246,10 @@ func (c *ctl) unreachableReason(err error) string {
 		return excluded.Error()
 	case c.hasTimedOut():
 		return "corrald does not answer"
-	case errors.As(err, &connect) && c.host != "":
-		return fmt.Sprintf("%s cannot be reached by ssh: %v", c.host, connect.Err)
+	case errors.As(err, &connect) && c.hasSeveralHosts():
+		return connect.Err.Error()
+	case errors.As(err, &connect) && c.isRemote():
+		return fmt.Sprintf("%s cannot be reached: %v", c.onlyHost(), connect.Err)
 	case errors.As(err, &connect):
 		return connect.Error()
 	case errors.As(err, &silent):
@@ -259,7 +261,7 @@ func (c *ctl) unreachableReason(err error) string {
 }
 
 // isInSandbox returns whether this runs in a sandbox, where there is no bus of this machine's user.
-func (c *ctl) isInSandbox() bool { return c.host == "" && os.Getenv(sandboxVariable) != "" }
+func (c *ctl) isInSandbox() bool { return !c.isRemote() && os.Getenv(sandboxVariable) != "" }
 
 // startHint returns the command that starts corrald after err. Without a bus, it is doctor, which
 // explains how to get one.
@@ -273,17 +275,11 @@ func (c *ctl) startHint(err error) string {
 		return "systemctl --user edit corrald, with an empty ConditionUser= in [Unit]"
 	}
 	if errors.As(err, &connect) {
-		if c.host != "" {
-			return "ssh " + c.host + " corralctl doctor"
-		}
-		return "corralctl doctor"
+		return c.hostCommand("corralctl doctor")
 	}
 	command := "systemctl --user start corrald"
 	if errors.Is(err, context.DeadlineExceeded) {
 		command = "systemctl --user restart corrald"
 	}
-	if c.host != "" {
-		command = "ssh " + c.host + " " + command
-	}
-	return command
+	return c.hostCommand(command)
 }

@@ -18,7 +18,7 @@ import (
 // followLog shows the last lines of a session's log and then new output, until the session is
 // removed or stdout is closed.
 func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
-	manager, err := c.client.Manager(ctx)
+	manager, err := c.client.OfSession(id).Manager(ctx)
 	if err != nil {
 		return err
 	}

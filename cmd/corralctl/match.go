@@ -12,6 +12,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
 )
 
@@ -37,29 +38,41 @@ func isInAll(verb string, s dbusapi.SessionRow) bool {
 
 // match returns the ids that a word matches: the session with exactly that id; else, for a glob,
 // all that it matches; else the one session whose id begins with the word. Archived sessions are
-// only matched by their full id, or if all is set. Errors: *failure; its message does not have the
-// verb yet, and its hint is the id that was probably meant.
+// only matched by their full id, or if all is set. Among sessions of several hosts, a word without
+// a host matches the ids on each host: it may be ambiguous. Errors: *failure; its message does not
+// have the verb yet, and its hint is the id that was probably meant.
 func match(word string, sessions []dbusapi.SessionRow, all bool) ([]string, error) {
-	var ids []string
+	var exact, ids []string
 	glob := strings.ContainsAny(word, "*?[")
+	_, wanted := client.SplitID(word)
 	for _, s := range sessions {
 		if s.ID == word {
 			return []string{word}, nil
+		}
+		id := s.ID
+		if wanted == word {
+			_, id = client.SplitID(s.ID)
+		}
+		if id == word {
+			exact = append(exact, s.ID)
 		}
 		if isArchived(s) && !all {
 			continue
 		}
 		if glob {
-			ok, err := path.Match(word, s.ID)
+			ok, err := path.Match(word, id)
 			if err != nil {
 				return nil, &failure{code: exitUsage, message: fmt.Sprintf("invalid pattern %q", word)}
 			}
 			if ok {
 				ids = append(ids, s.ID)
 			}
-		} else if word != "" && strings.HasPrefix(s.ID, word) {
+		} else if wanted != "" && strings.HasPrefix(id, word) {
 			ids = append(ids, s.ID)
 		}
+	}
+	if len(exact) > 0 {
+		ids, glob = exact, false
 	}
 	if len(ids) == 0 && glob {
 		return nil, &failure{code: exitNoSession, message: fmt.Sprintf("no session matches %q", word)}
@@ -71,6 +84,22 @@ func match(word string, sessions []dbusapi.SessionRow, all bool) ([]string, erro
 		return nil, &failure{code: exitFailed, message: "ambiguous id: matches " + strings.Join(ids[:min(len(ids), 5)], ", ")}
 	}
 	return ids, nil
+}
+
+// match is the function match for an argument of the command line. A word without a host is refused
+// while one of several hosts cannot be asked: the session that is meant may be there.
+func (c *ctl) match(word string, sessions []dbusapi.SessionRow) ([]string, error) {
+	ids, err := match(word, sessions, c.all)
+	if len(c.silent) == 0 || strings.Contains(word, ":") || slices.Contains(ids, word) ||
+		err == nil && strings.ContainsAny(word, "*?[") {
+		return ids, err
+	}
+	f := &failure{code: exitUnreachable, message: fmt.Sprintf("the session may be on %s, which cannot be reached",
+		c.hostNamed(c.silent[0].Host))}
+	if len(ids) == 1 {
+		f.hint = ids[0]
+	}
+	return nil, f
 }
 
 // resolve returns the ids that the words match, each once and in the order of the words, or all ids
@@ -100,7 +129,7 @@ func (c *ctl) matchAll(words []string, sessions []dbusapi.SessionRow, isIncluded
 	ids []string, failed failures,
 ) {
 	for _, word := range words {
-		matches, err := match(word, sessions, c.all)
+		matches, err := c.match(word, sessions)
 		if err != nil {
 			failed.add(c, c.unmatchedError(word, err))
 		}
@@ -120,7 +149,7 @@ func (c *ctl) resolveOne(ctx context.Context, word string) (string, error) {
 	if err != nil {
 		return "", c.cannot(c.doing(), word, err)
 	}
-	ids, err := match(word, sessions, c.all)
+	ids, err := c.match(word, sessions)
 	if err != nil {
 		return "", c.unmatchedError(word, err)
 	}
@@ -138,7 +167,7 @@ func (c *ctl) candidates(ctx context.Context) ([]dbusapi.SessionRow, error) {
 	}
 	rows, err := bus.ListSessions(ctx)
 	slices.SortFunc(rows, func(a, b dbusapi.SessionRow) int { return strings.Compare(a.ID, b.ID) })
-	return rows, err
+	return rows, c.tolerate(err)
 }
 
 func unique(ids []string) []string {
@@ -170,13 +199,17 @@ func prefixed(prefix string, err error) error {
 
 // nearestID returns the id that was probably meant by an unknown one, "" if there is none.
 func nearestID(word string, sessions []dbusapi.SessionRow) string {
+	host, wanted := client.SplitID(word)
 	var ids []string
+	whole := map[string]string{}
 	for _, s := range sessions {
-		if !isArchived(s) {
-			ids = append(ids, s.ID)
+		on, id := client.SplitID(s.ID)
+		if !isArchived(s) && (host == "" || on == host) {
+			ids = append(ids, id)
+			whole[id] = s.ID
 		}
 	}
-	return nearestWord(word, ids)
+	return whole[nearestWord(wanted, ids)]
 }
 
 // nearestWord returns the candidate that was probably meant: at most a third of the word's letters

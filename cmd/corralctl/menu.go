@@ -235,7 +235,7 @@ func (a *attachment) showScreen(ctx context.Context, s client.Session) {
 
 // lastScreen returns as many of the last lines of the log as the agent's terminal had rows.
 func (a *attachment) lastScreen(ctx context.Context) (string, error) {
-	manager, err := a.c.client.Manager(ctx)
+	manager, err := a.c.client.OfSession(a.id).Manager(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -17,6 +19,7 @@ type barPrinter struct {
 	line        func(bar) string // without the newline
 	last        string
 	printed     bool
+	gone        map[string]string // by host: why its sessions are not known
 }
 
 func (p *barPrinter) show(b bar) error {
@@ -35,7 +38,8 @@ func (p *barPrinter) show(b bar) error {
 
 // bar is the content of a status bar.
 type bar struct {
-	offline                                                      bool
+	offline string // why nothing is known; "" otherwise
+
 	running, waiting, turnsEnded, limited, errors, failed, stale int
 	lines                                                        []string // one for each session that is live or urgent
 }
@@ -44,18 +48,39 @@ func (p *barPrinter) start(all map[string]client.Session) error {
 	if all == nil {
 		return nil // daemonGone is called next
 	}
-	return p.show(barOf(all))
+	return p.update(all)
 }
 
 func (p *barPrinter) sessionChanged(_, _ *client.Session, all map[string]client.Session) error {
-	return p.show(barOf(all))
+	return p.update(all)
 }
-func (p *barPrinter) daemonGone() error                              { return p.show(bar{offline: true}) }
-func (p *barPrinter) daemonBack(all map[string]client.Session) error { return p.show(barOf(all)) }
 
-func barOf(all map[string]client.Session) bar {
+func (p *barPrinter) daemonGone(host, why string, all map[string]client.Session) error {
+	p.gone[host] = why
+	return p.update(all)
+}
+
+func (p *barPrinter) daemonBack(host string, all map[string]client.Session) error {
+	delete(p.gone, host)
+	return p.update(all)
+}
+
+// update shows the sessions of the hosts that can be reached.
+func (p *barPrinter) update(all map[string]client.Session) error {
+	if len(p.gone) >= max(1, len(p.c.hosts)) {
+		return p.show(bar{offline: slices.Sorted(maps.Values(p.gone))[0]})
+	}
+	return p.show(barOf(all, p.gone))
+}
+
+// barOf returns the content for the sessions of all hosts but those that are gone, which it
+// mentions.
+func barOf(all map[string]client.Session, gone map[string]string) bar {
 	var b bar
 	for _, s := range sortedSessions(all) {
+		if host, _ := client.SplitID(s.Id); gone[host] != "" {
+			continue
+		}
 		switch s.State {
 		case word.Running:
 			b.running++
@@ -86,13 +111,16 @@ func barOf(all map[string]client.Session) bar {
 		}
 		b.lines = append(b.lines, wording.Printable(line))
 	}
+	for _, why := range slices.Sorted(maps.Values(gone)) {
+		b.lines = append(b.lines, wording.Printable(why))
+	}
 	return b
 }
 
 // class returns one word for the most important state.
 func (b bar) class() string {
 	switch {
-	case b.offline:
+	case b.offline != "":
 		return "offline"
 	case b.waiting > 0:
 		return word.Waiting
@@ -123,8 +151,8 @@ const (
 )
 
 func (b bar) parts() []barPart {
-	if b.offline {
-		return []barPart{{"corrald is not running", b.class(), barGrey}}
+	if b.offline != "" {
+		return []barPart{{wording.Printable(b.offline), b.class(), barGrey}}
 	}
 	var parts []barPart
 	add := func(n int, text, class, colour string) {

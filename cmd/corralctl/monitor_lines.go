@@ -53,13 +53,18 @@ type jsonPrinter struct{ c *ctl }
 type monitorEvent struct {
 	Time       uint64         // CLOCK_REALTIME, microseconds
 	Event      string         // session, new, changed, removed, daemon-gone, daemon-back
+	Host       string         `json:",omitempty"` // of daemon-gone and daemon-back with several hosts
 	Id         string         `json:",omitempty"` //nolint:revive // the contract's name
 	Properties map[string]any `json:",omitempty"`
 	Before     map[string]any `json:",omitempty"`
 }
 
 func (p *jsonPrinter) print(event, id string, properties, before map[string]any) error {
-	line := monitorEvent{uint64(time.Now().UnixMicro()), event, id, properties, before}
+	return p.printEvent(monitorEvent{Event: event, Id: id, Properties: properties, Before: before})
+}
+
+func (p *jsonPrinter) printEvent(line monitorEvent) error {
+	line.Time = uint64(time.Now().UnixMicro())
 	if p.c.json == "pretty" {
 		return p.c.printJSON(line)
 	}
@@ -87,9 +92,11 @@ func (p *jsonPrinter) sessionChanged(before, after *client.Session, _ map[string
 	return p.print("changed", after.Id, sessionValues(*after, names), sessionValues(*before, names))
 }
 
-func (p *jsonPrinter) daemonGone() error { return p.print("daemon-gone", "", nil, nil) }
-func (p *jsonPrinter) daemonBack(map[string]client.Session) error {
-	return p.print("daemon-back", "", nil, nil)
+func (p *jsonPrinter) daemonGone(host, _ string, _ map[string]client.Session) error {
+	return p.printEvent(monitorEvent{Event: "daemon-gone", Host: host})
+}
+func (p *jsonPrinter) daemonBack(host string, _ map[string]client.Session) error {
+	return p.printEvent(monitorEvent{Event: "daemon-back", Host: host})
 }
 
 // sessionValues returns the announced properties of a session by name; with names only those.
@@ -118,11 +125,15 @@ func (p *linePrinter) print(id, text string) error {
 	return err
 }
 
-func (p *linePrinter) daemonGone() error {
-	return p.print("", "corrald is not running; waiting for it")
+func (p *linePrinter) daemonGone(_, why string, _ map[string]client.Session) error {
+	return p.print("", wording.Printable(why)+"; waiting for it")
 }
-func (p *linePrinter) daemonBack(map[string]client.Session) error {
-	return p.print("", "corrald is back; what has changed since:")
+func (p *linePrinter) daemonBack(host string, _ map[string]client.Session) error {
+	name := "corrald"
+	if p.c.hasSeveralHosts() {
+		name = p.c.hostNamed(host).String()
+	}
+	return p.print("", name+" is back; what has changed since:")
 }
 
 // start prints to standard error how many sessions are monitored, unless --quiet was given or there

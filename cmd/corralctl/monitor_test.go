@@ -33,8 +33,11 @@ func (t *recordedEvents) sessionChanged(before, after *client.Session, _ map[str
 	return nil
 }
 
-func (t *recordedEvents) daemonGone() error { *t = append(*t, "gone"); return nil }
-func (t *recordedEvents) daemonBack(map[string]client.Session) error {
+func (t *recordedEvents) daemonGone(string, string, map[string]client.Session) error {
+	*t = append(*t, "gone")
+	return nil
+}
+func (t *recordedEvents) daemonBack(string, map[string]client.Session) error {
 	*t = append(*t, "back")
 	return nil
 }
@@ -42,7 +45,7 @@ func (t *recordedEvents) daemonBack(map[string]client.Session) error {
 func TestMonitor_ReportsOnlyChanges(t *testing.T) {
 	c, _ := capture(t)
 	var lines recordedEvents
-	m := &monitor{c: c, format: &lines, started: true,
+	m := &monitor{c: c, format: &lines, started: true, gone: map[string]bool{},
 		known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestampMonotonic: 5}}}
 	for _, event := range []client.Event{
 		changed("shop", "running"),
@@ -78,7 +81,7 @@ func TestMonitor_FormatsStatusBars(t *testing.T) {
 		for _, s := range sessions {
 			m[s.Id] = s
 		}
-		return barOf(m)
+		return barOf(m, nil)
 	}
 	for _, row := range []struct {
 		bar                    bar
@@ -104,7 +107,7 @@ func TestMonitor_FormatsStatusBars(t *testing.T) {
 			`[{"name":"corral","instance":"running","full_text":"1 running","color":"#50fa7b","urgent":false,"separator":false},` +
 				`{"name":"corral","instance":"failed","full_text":"1 error","color":"#ff5555","urgent":false,"separator":true}]`,
 			"%{F#50fa7b}1 running%{F-} %{F#ff5555}1 error%{F-}"},
-		{bar{offline: true}, `{"text":"corrald is not running","alt":"offline","tooltip":"","class":"offline"}`,
+		{bar{offline: "corrald is not running"}, `{"text":"corrald is not running","alt":"offline","tooltip":"","class":"offline"}`,
 			`[{"name":"corral","instance":"offline","full_text":"corrald is not running","color":"#888888","urgent":false,"separator":true}]`,
 			"%{F#888888}corrald is not running%{F-}"},
 	} {

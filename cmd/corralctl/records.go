@@ -21,7 +21,7 @@ import (
 // savedList returns the sessions whose records are on disk, after err has shown that corrald is not
 // available. The list contains err, to be reported after it.
 func (c *ctl) savedList(doing string, err error) (sessionList, error) {
-	if !client.IsUnavailable(err) || c.host != "" {
+	if !client.IsUnavailable(err) || c.isRemote() {
 		return sessionList{}, err
 	}
 	unknown := wording.UnknownState

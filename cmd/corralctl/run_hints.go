@@ -19,13 +19,13 @@ import (
 // isProgram returns whether a word is the name of a program in PATH on this machine.
 func (c *ctl) isProgram(word string) bool {
 	_, err := exec.LookPath(word)
-	return c.host == "" && err == nil
+	return !c.isRemote() && err == nil
 }
 
 // isAgent returns whether a word is the name of an agent, according to the definitions on this
 // machine.
 func (c *ctl) isAgent(word string) bool {
-	if c.host != "" {
+	if c.isRemote() {
 		return false
 	}
 	agents, _ := config.LoadAgents(configDirs())
@@ -37,7 +37,7 @@ func (c *ctl) isAgent(word string) bool {
 // be misspelt. Any other account that is not set up exists as well once it is used.
 func (c *ctl) warnOfNewAccount(agent string) {
 	template, _, isInstance := config.CutInstance(agent)
-	if !isInstance || c.host != "" {
+	if !isInstance || c.isRemote() {
 		return
 	}
 	agents, _ := config.LoadAgents(configDirs())
@@ -84,7 +84,7 @@ func (c *ctl) argumentIndex(word string, from int, options *pflag.FlagSet) int {
 func (c *ctl) tooManyWordsError(args []string, options *pflag.FlagSet) error {
 	first := c.argumentIndex(args[0], 0, options)
 	switch {
-	case c.isAgent(args[0]) || !c.isProgram(args[0]) && c.host != "":
+	case c.isAgent(args[0]) || !c.isProgram(args[0]) && c.isRemote():
 	case c.isProgram(args[0]):
 		return &failure{exitUsage, fmt.Sprintf("%q is not an agent; a command follows --", args[0]), c.withDashes(first)}
 	default:

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/cmd/corralctl/hosts"
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
@@ -128,7 +129,7 @@ func TestLeftovers_AreNotCountedForARemoteHost(t *testing.T) {
 	require.True(t, found)
 	s := client.Session{ControlGroup: group}
 	assert.Positive(t, new(ctl).leftovers(s))
-	assert.Zero(t, (&ctl{globals: globals{host: "anna@desk"}}).leftovers(s))
+	assert.Zero(t, (&ctl{hosts: []hosts.Host{{Destination: "anna@desk"}}}).leftovers(s))
 }
 
 // capture returns a ctl whose stdout is kept in memory, and a function that returns it.

@@ -58,8 +58,8 @@ func (w *reconnectingWatch) next(ctx context.Context) (client.Event, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case event, connected := <-w.events:
-		if _, gone := event.(client.DaemonGone); gone {
-			w.onOutage(daemonAway)
+		if gone, is := event.(client.DaemonGone); is {
+			w.onOutage(w.c.outage(client.HostError(gone)))
 		}
 		if connected {
 			return event, nil
@@ -85,11 +85,11 @@ func (w *reconnectingWatch) reconnect(ctx context.Context) error {
 	}
 }
 
-// query calls question until it succeeds or fails for good. It returns false if corrald or the bus
-// is not available: an event then reports when it is.
-func (w *reconnectingWatch) query(ctx context.Context, question func() error) (known bool, err error) {
+// query calls question, which is about a session, until it succeeds or fails for good. It returns
+// false if corrald or the bus is not available: an event then reports when it is.
+func (w *reconnectingWatch) query(ctx context.Context, id string, question func() error) (known bool, err error) {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		running, err := w.c.client.Running(ctx)
+		running, err := w.c.client.OfSession(id).Running(ctx)
 		if err == nil && !running {
 			w.onOutage(daemonAway)
 			return false, nil
@@ -113,7 +113,7 @@ func (w *reconnectingWatch) query(ctx context.Context, question func() error) (k
 
 // session reads a session. It returns false for known if corrald is not available.
 func (w *reconnectingWatch) session(ctx context.Context, id string) (s client.Session, known bool, err error) {
-	known, err = w.query(ctx, func() (err error) {
+	known, err = w.query(ctx, id, func() (err error) {
 		s, err = w.c.client.Session(ctx, id)
 		return err
 	})
@@ -134,8 +134,8 @@ func (w *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (boo
 		return false, nil
 	}
 	var manager client.Manager
-	known, err := w.query(ctx, func() (err error) {
-		manager, err = w.c.client.Manager(ctx)
+	known, err := w.query(ctx, s.Id, func() (err error) {
+		manager, err = w.c.client.OfSession(s.Id).Manager(ctx)
 		return err
 	})
 	return known && err == nil && !manager.ShuttingDown, err

@@ -36,7 +36,7 @@ func (c *ctl) reportKeptWorktree(s client.Session) {
 	if c.quiet || s.Worktree == "" {
 		return
 	}
-	if _, err := os.Stat(s.WorkingDirectory); c.host != "" || !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(s.WorkingDirectory); c.isOnHost(s.Id) || !errors.Is(err, fs.ErrNotExist) {
 		c.print("The worktree of %s was kept: %s\n", s.Id,
 			wording.Printable(wording.OnBranch(s.WorkingDirectory, s.Worktree)))
 	}

@@ -8,7 +8,6 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +50,12 @@ type Client struct {
 
 	conn        *dbus.Conn
 	noAutoStart atomic.Bool
+
+	// On a connection to another machine: when it has last sent something (UnixNano), and how many
+	// bytes of its signals were processed.
+	lastRead, processedSignals *atomic.Int64
+
+	hosts *hostList // of a Client of ConnectHosts; it has no connection of its own
 }
 
 // ConnectError is returned if the session bus cannot be reached.
@@ -80,35 +84,6 @@ func Connect(ctx context.Context) (*Client, error) {
 		}
 	}
 	return c, err
-}
-
-// ConnectOver connects through a stream to a session bus, such as the pipes of "ssh HOST
-// systemd-stdio-bridge --user". It cannot carry file descriptors, so OpenLog fails. The time-out
-// begins with the first byte that is received, because ssh may ask a person for a password first.
-// Errors: *ConnectError.
-func ConnectOver(ctx context.Context, stream io.ReadWriteCloser) (*Client, error) {
-	return connect(ctx, func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error) {
-		deadline.Stop()
-		buffered := bufferedStream{
-			Reader:          bufio.NewReaderSize(stream, 64<<10),
-			ReadWriteCloser: stream,
-			onRead:          sync.OnceFunc(func() { deadline.Reset(connectTimeout) }),
-		}
-		return dbus.NewConn(buffered, options...)
-	})
-}
-
-// bufferedStream buffers the many small reads that godbus makes for each message.
-type bufferedStream struct {
-	*bufio.Reader
-	io.ReadWriteCloser
-	onRead func() // called after each read
-}
-
-func (s bufferedStream) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	s.onRead()
-	return n, err
 }
 
 // connect opens a connection with dial and authenticates. It fails when the deadline timer expires;
@@ -166,13 +141,20 @@ func BusAddress() (string, error) {
 
 // Close ends the connection. Pending calls fail.
 func (c *Client) Close() error {
+	if c.hosts != nil {
+		return c.hosts.close()
+	}
 	return c.conn.Close()
 }
 
 // Running reports whether a daemon owns the bus name. It does not start one.
 func (c *Client) Running(ctx context.Context) (bool, error) {
+	on, err := c.only(ctx)
+	if err != nil {
+		return false, err
+	}
 	var running bool
-	err := c.bus(ctx, "NameHasOwner", []any{dbusapi.BusName}, &running)
+	err = on.bus(ctx, "NameHasOwner", []any{dbusapi.BusName}, &running)
 	return running, err
 }
 
@@ -254,11 +236,35 @@ func (c *Client) flags() dbus.Flags {
 func (c *Client) manager(
 	ctx context.Context, method string, timeout time.Duration, args []any, results ...any,
 ) error {
-	return c.call(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+"."+method, timeout, args, results...)
+	on, err := c.only(ctx)
+	if err != nil {
+		return err
+	}
+	return on.call(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+"."+method, timeout, args, results...)
+}
+
+// managerOf calls a method of the Manager whose first argument is the id of a session.
+func (c *Client) managerOf(ctx context.Context, id, method string, timeout time.Duration, args []any) error {
+	on, id, err := c.route(ctx, id)
+	if err != nil {
+		return err
+	}
+	return on.manager(ctx, method, timeout, slices.Concat([]any{id}, args))
 }
 
 func (c *Client) session(ctx context.Context, id, method string, args []any, results ...any) error {
-	return c.call(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface+"."+method, callTimeout, args, results...)
+	return c.ofSession(ctx, id, dbusapi.SessionInterface+"."+method, callTimeout, args, results...)
+}
+
+// ofSession calls a method of a session's object.
+func (c *Client) ofSession(
+	ctx context.Context, id, method string, timeout time.Duration, args []any, results ...any,
+) error {
+	on, id, err := c.route(ctx, id)
+	if err != nil {
+		return err
+	}
+	return on.call(ctx, dbusapi.SessionPath(id), method, timeout, args, results...)
 }
 
 // Post calls a Manager method that changes the session. It returns once the daemon has accepted or
@@ -267,6 +273,13 @@ func (c *Client) session(ctx context.Context, id, method string, args []any, res
 // To learn that, it makes a second call about the same session: the daemon replies to it only after
 // it has replied to the first call or has accepted it.
 func (c *Client) Post(ctx context.Context, method, id string, args ...any) error {
+	if c.hosts != nil {
+		on, id, err := c.route(ctx, id)
+		if err != nil {
+			return err
+		}
+		return on.Post(ctx, method, id, args...)
+	}
 	manager := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath)
 	call := manager.Go(dbusapi.ManagerInterface+"."+method, c.flags(), make(chan *dbus.Call, 1),
 		slices.Concat([]any{id}, args)...)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/word"
+	"github.com/corrald/corral/internal/config"
 )
 
 // Manager contains the properties of the daemon.
@@ -78,6 +79,18 @@ func (c *Client) variants(s Spec) map[string]dbus.Variant {
 // CreateSession creates a session and returns its id once it is running or queued (with NoStart:
 // once it is created).
 func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id string, err error) {
+	if c.hosts != nil {
+		on, err := c.only(ctx)
+		if err != nil {
+			return "", err
+		}
+		_, spec.ForkedFrom = SplitID(spec.ForkedFrom)
+		id, err := on.CreateSession(ctx, agent, spec)
+		if err == nil && !config.ValidName(id) {
+			err = fmt.Errorf("the host has returned an invalid id %q", id)
+		}
+		return c.hosts.all[0].idOn(id), err
+	}
 	var path dbus.ObjectPath
 	timeout := slowTimeout
 	if spec.Worktree != nil {
@@ -89,6 +102,9 @@ func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id
 
 // ListSessions returns a row for each session, including archived sessions.
 func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error) {
+	if c.hosts != nil {
+		return list(ctx, c, rowIDs, (*Client).ListSessions)
+	}
 	var rows []dbusapi.SessionRow
 	err := c.manager(ctx, "ListSessions", callTimeout, nil, &rows)
 	return rows, err
@@ -97,6 +113,15 @@ func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error)
 // ListSessionsEx returns the rows of a table of sessions, in the order of their creation, with
 // one call.
 func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, error) {
+	if c.hosts != nil {
+		return gather(ctx, c, func(ctx context.Context, bus *Client, h *host) ([]dbusapi.SessionRowEx, error) {
+			rows, err := bus.ListSessionsEx(ctx)
+			for _, row := range rows {
+				h.qualify(row.More)
+			}
+			return withHost(rows, h, rowExIDs), err
+		})
+	}
 	call := c.do(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+".ListSessionsEx", callTimeout, c.flags())
 	if call.Err != nil {
 		return nil, call.Err
@@ -157,6 +182,9 @@ func readField[T any](f *fieldReader, target *T) {
 
 // ListStrays returns the processes of sessions that are outside of their scopes.
 func (c *Client) ListStrays(ctx context.Context) ([]dbusapi.Stray, error) {
+	if c.hosts != nil {
+		return list(ctx, c, strayIDs, (*Client).ListStrays)
+	}
 	var rows []dbusapi.Stray
 	err := c.manager(ctx, "ListStrays", callTimeout, nil, &rows)
 	return rows, err
@@ -180,24 +208,37 @@ func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 
 // StartSession starts a fresh run and returns once the agent is running, or the session is queued.
 func (c *Client) StartSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "BeginSession", gitTimeout, []any{id, word.Start, c.runOptions()})
+	return c.begin(ctx, id, word.Start, gitTimeout)
 }
 
 // ResumeSession starts a run that continues the previous one, and returns once the agent is
 // running.
 func (c *Client) ResumeSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "BeginSession", slowTimeout, []any{id, word.Resume, c.runOptions()})
+	return c.begin(ctx, id, word.Resume, slowTimeout)
 }
 
 // RestartSession stops the session, then starts it, and returns once the agent is running.
 func (c *Client) RestartSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "BeginSession", gitTimeout, []any{id, word.Restart, c.runOptions()})
+	return c.begin(ctx, id, word.Restart, gitTimeout)
+}
+
+// begin starts a run and waits until it is running. how is start, resume or restart.
+func (c *Client) begin(ctx context.Context, id, how string, timeout time.Duration) error {
+	on, id, err := c.route(ctx, id)
+	if err != nil {
+		return err
+	}
+	return on.manager(ctx, "BeginSession", timeout, []any{id, how, on.runOptions()})
 }
 
 // PostBegin starts a run like StartSession, ResumeSession or RestartSession, without waiting until
 // it is running. how is start, resume or restart.
 func (c *Client) PostBegin(ctx context.Context, how, id string) error {
-	return c.Post(ctx, "BeginSession", id, how, c.runOptions())
+	on, id, err := c.route(ctx, id)
+	if err != nil {
+		return err
+	}
+	return on.Post(ctx, "BeginSession", id, how, on.runOptions())
 }
 
 // runOptions returns the options of BeginSession.
@@ -223,46 +264,46 @@ const callerEnvironment = "CallerEnvironment"
 
 // SuspendSession stops the session so that it can be resumed.
 func (c *Client) SuspendSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "SuspendSession", slowTimeout, []any{id})
+	return c.managerOf(ctx, id, "SuspendSession", slowTimeout, nil)
 }
 
 // StopSession stops the session. Its processes are killed after grace; 0 selects the configured
 // default. It returns once the scope is empty.
 func (c *Client) StopSession(ctx context.Context, id string, grace time.Duration) error {
-	return c.manager(ctx, "StopSession", slowTimeout+grace, []any{id, uint64(max(grace, 0) / time.Microsecond)})
+	return c.managerOf(ctx, id, "StopSession", slowTimeout+grace, []any{uint64(max(grace, 0) / time.Microsecond)})
 }
 
 // KillSession sends a signal to the agent, to all processes of the session, or to its leftover
 // processes.
 func (c *Client) KillSession(ctx context.Context, id, processes string, signal int32) error {
-	return c.manager(ctx, "KillSession", callTimeout, []any{id, processes, signal})
+	return c.managerOf(ctx, id, "KillSession", callTimeout, []any{processes, signal})
 }
 
 // FreezeSession pauses every process of the session until ThawSession.
 func (c *Client) FreezeSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "FreezeSession", callTimeout, []any{id})
+	return c.managerOf(ctx, id, "FreezeSession", callTimeout, nil)
 }
 
 // ThawSession continues a frozen session.
 func (c *Client) ThawSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "ThawSession", callTimeout, []any{id})
+	return c.managerOf(ctx, id, "ThawSession", callTimeout, nil)
 }
 
 // ArchiveSession hides an ended session and keeps its record indefinitely.
 func (c *Client) ArchiveSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "ArchiveSession", callTimeout, []any{id})
+	return c.managerOf(ctx, id, "ArchiveSession", callTimeout, nil)
 }
 
 // RemoveSession removes the session with its record and log. With force, a running session is
 // stopped first.
 func (c *Client) RemoveSession(ctx context.Context, id string, force bool) error {
-	return c.manager(ctx, "RemoveSession", slowTimeout, []any{id, removeFlags(force, false)})
+	return c.managerOf(ctx, id, "RemoveSession", slowTimeout, []any{removeFlags(force, false)})
 }
 
 // RemoveWorktree removes the session like RemoveSession, and also its git worktree. With force, the
 // worktree is removed even if it contains work that exists nowhere else.
 func (c *Client) RemoveWorktree(ctx context.Context, id string, force bool) error {
-	return c.manager(ctx, "RemoveSession", gitTimeout, []any{id, removeFlags(force, true)})
+	return c.managerOf(ctx, id, "RemoveSession", gitTimeout, []any{removeFlags(force, true)})
 }
 
 func removeFlags(force, worktree bool) (flags uint64) {
@@ -294,14 +335,18 @@ func (c *Client) PostCreate(ctx context.Context, agent string, spec Spec) (id st
 	}
 	if err := c.PostBegin(ctx, word.Start, id); err != nil {
 		flags := removeFlags(true, spec.Worktree != nil)
-		return "", errors.Join(err, c.manager(ctx, "RemoveSession", slowTimeout, []any{id, flags}))
+		return "", errors.Join(err, c.managerOf(ctx, id, "RemoveSession", slowTimeout, []any{flags}))
 	}
 	return id, nil
 }
 
 // SendInput types text into the session. flags are the Input constants of package dbusapi.
 func (c *Client) SendInput(ctx context.Context, id, text string, flags uint64) error {
-	return c.manager(ctx, "SendInputEx", slowTimeout, []any{id, text, flags, c.beginOptions()})
+	on, id, err := c.route(ctx, id)
+	if err != nil {
+		return err
+	}
+	return on.manager(ctx, "SendInputEx", slowTimeout, []any{id, text, flags, on.beginOptions()})
 }
 
 // Report is a status report of an agent or of its hooks. Empty fields are not sent.
@@ -359,11 +404,20 @@ func (c *Client) Reload(ctx context.Context) error {
 
 // ManagerProperties returns all properties of the daemon, by name.
 func (c *Client) ManagerProperties(ctx context.Context) (Properties, error) {
-	return c.getAll(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface)
+	on, err := c.only(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var p Properties
+	err = on.call(ctx, dbusapi.ManagerPath, getAll, callTimeout, []any{dbusapi.ManagerInterface}, &p)
+	return p, err
 }
 
 // Manager returns the properties of the daemon.
 func (c *Client) Manager(ctx context.Context) (Manager, error) {
+	if c.hosts != nil {
+		return c.managerOfAll(ctx)
+	}
 	var m Manager
 	properties, err := c.ManagerProperties(ctx)
 	if err == nil {
@@ -375,6 +429,9 @@ func (c *Client) Manager(ctx context.Context) (Manager, error) {
 // Sessions returns all sessions, sorted by id, with one call. The counters of their control groups
 // may be unknown.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
+	if c.hosts != nil {
+		return list(ctx, c, sessionIDs, (*Client).Sessions)
+	}
 	// The reply is used in the form in which godbus decoded it: dbus.Store would copy it once more,
 	// which doubles the time with a thousand sessions.
 	const method = "org.freedesktop.DBus.ObjectManager.GetManagedObjects"
@@ -407,7 +464,7 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 }
 
 // NumberQueue sets the QueuePosition of each session of all that exist. It follows from their
-// QueuedTimestamp: no signal announces it.
+// QueuedTimestamp: no signal announces it. Each host has a queue of its own.
 func NumberQueue(all []Session) {
 	var queued []*Session
 	for i := range all {
@@ -416,7 +473,10 @@ func NumberQueue(all []Session) {
 		}
 	}
 	slices.SortFunc(queued, func(a, b *Session) int { return cmp.Compare(a.QueuedTimestamp, b.QueuedTimestamp) })
-	for i, s := range queued {
-		s.QueuePosition = uint32(i + 1)
+	last := map[string]uint32{}
+	for _, s := range queued {
+		host, _ := SplitID(s.Id)
+		last[host]++
+		s.QueuePosition = last[host]
 	}
 }

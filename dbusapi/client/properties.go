@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 
@@ -11,11 +10,7 @@ import (
 // Properties are the properties of an object as received, by name.
 type Properties map[string]dbus.Variant
 
-func (c *Client) getAll(ctx context.Context, path dbus.ObjectPath, iface string) (Properties, error) {
-	var p Properties
-	err := c.call(ctx, path, "org.freedesktop.DBus.Properties.GetAll", callTimeout, []any{iface}, &p)
-	return p, err
-}
+const getAll = "org.freedesktop.DBus.Properties.GetAll"
 
 // Decode stores each property in the field of the same name of the struct that target points to,
 // such as a Session or a Manager. Properties without a field are ignored, because the daemon may be

@@ -15,7 +15,9 @@ type Session = dbusapi.Session
 
 // SessionProperties returns all properties of the session, by name.
 func (c *Client) SessionProperties(ctx context.Context, id string) (Properties, error) {
-	return c.getAll(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface)
+	var p Properties
+	err := c.ofSession(ctx, id, getAll, callTimeout, []any{dbusapi.SessionInterface}, &p)
+	return p, err
 }
 
 // Session returns the properties of the session.
@@ -24,6 +26,11 @@ func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 	properties, err := c.SessionProperties(ctx, id)
 	if err == nil {
 		err = properties.Decode(&s)
+	}
+	if c.hosts != nil { // the host does not decide which session this is
+		name, _ := SplitID(id)
+		h := &host{Host: Host{Name: name}}
+		s.Id, s.Parent, s.ForkedFrom = id, h.idOn(s.Parent), h.idOn(s.ForkedFrom)
 	}
 	return s, err
 }
@@ -50,7 +57,7 @@ func (c *Client) ContinueAfterLimit(ctx context.Context, id string, ifDue bool) 
 		flags = dbusapi.ContinueIfDue
 	}
 	const method = dbusapi.SessionInterface + ".ContinueAfterLimit"
-	return c.call(ctx, dbusapi.SessionPath(id), method, slowTimeout, []any{flags})
+	return c.ofSession(ctx, id, method, slowTimeout, []any{flags})
 }
 
 // Capture returns the last lines of the session's screen and history. flags are the Capture
@@ -63,11 +70,15 @@ func (c *Client) Capture(ctx context.Context, id string, lines uint32, flags uin
 
 // OpenLog returns the session's log, open for reading; the caller closes it.
 func (c *Client) OpenLog(ctx context.Context, id string) (*os.File, error) {
-	if !c.conn.SupportsUnixFDs() {
+	on, id, err := c.route(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !on.conn.SupportsUnixFDs() {
 		return nil, errors.New("file descriptors cannot be passed over this connection")
 	}
 	var fd dbus.UnixFD
-	if err := c.session(ctx, id, "OpenLog", nil, &fd); err != nil {
+	if err := on.session(ctx, id, "OpenLog", nil, &fd); err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), "the log of "+id), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/godbus/dbus/v5"
 
@@ -21,8 +22,12 @@ type SessionChanged struct {
 	Invalidated []string // properties that have changed; their new values are not sent
 }
 
-// ManagerChanged contains the changed properties of the daemon itself.
-type ManagerChanged struct{ Properties Properties }
+// ManagerChanged contains the changed properties of the daemon itself. Host is the name of its host
+// for a Client of ConnectHosts.
+type ManagerChanged struct {
+	Host       string
+	Properties Properties
+}
 
 // SessionNew reports that a session was created, SessionRemoved that it was removed.
 type (
@@ -41,10 +46,14 @@ type StateChanged struct {
 type AttentionRequested struct{ ID, Reason string }
 
 // DaemonGone reports that the daemon has left the bus, DaemonBack that a daemon is running again.
-// After DaemonBack, all state must be read again.
+// After DaemonBack, all state of its host must be read again. Host is its name for a Client of
+// ConnectHosts, and Err is why the host cannot be reached, nil if it can.
 type (
-	DaemonGone struct{}
-	DaemonBack struct{}
+	DaemonGone struct {
+		Host string
+		Err  error
+	}
+	DaemonBack struct{ Host string }
 )
 
 func (SessionChanged) event()     {}
@@ -61,7 +70,13 @@ func (DaemonBack) event()         {}
 // It returns once the bus has registered the subscription: changes after a later read are not
 // missed. Events arrive in the order in which they were sent. The channel is closed when ctx is
 // done or the connection is lost.
+//
+// A Client of ConnectHosts connects again to a host that was lost, and reports that by DaemonGone
+// and DaemonBack. Watch does not wait longer than two seconds for a host if there are others.
 func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error) {
+	if c.hosts != nil {
+		return c.watchHosts(ctx, ids)
+	}
 	signals := make(chan *dbus.Signal, 64) // godbus queues further signals, in order
 	c.conn.Signal(signals)
 	owner, err := c.subscribe(ctx, ids)
@@ -69,7 +84,7 @@ func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error)
 		c.conn.RemoveSignal(signals)
 		return nil, fmt.Errorf("cannot subscribe to signals: %w", err)
 	}
-	w := &watch{signals: signals, events: make(chan Event), daemon: owner}
+	w := &watch{signals: signals, events: make(chan Event), daemon: owner, processed: c.processedSignals}
 	go func() {
 		w.run(ctx)
 		c.conn.RemoveSignal(signals)
@@ -111,6 +126,8 @@ type watch struct {
 	signals chan *dbus.Signal
 	events  chan Event
 	daemon  *bus.Owner
+
+	processed *atomic.Int64 // see boundedSignals; nil on a local connection
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -123,14 +140,15 @@ func (w *watch) run(ctx context.Context) {
 			if !ok {
 				return
 			}
-			event := w.event(signal)
-			if event == nil {
-				continue
+			if event := w.event(signal); event != nil {
+				select {
+				case w.events <- event:
+				case <-ctx.Done():
+					return
+				}
 			}
-			select {
-			case w.events <- event:
-			case <-ctx.Done():
-				return
+			if w.processed != nil {
+				w.processed.Store(int64(signal.Sequence))
 			}
 		}
 	}
@@ -164,7 +182,7 @@ func propertiesChanged(signal *dbus.Signal) Event {
 		return nil
 	}
 	if signal.Path == dbusapi.ManagerPath && iface == dbusapi.ManagerInterface {
-		return ManagerChanged{e.Properties}
+		return ManagerChanged{Properties: e.Properties}
 	}
 	id, ok := dbusapi.SessionID(signal.Path)
 	if !ok || iface != dbusapi.SessionInterface {

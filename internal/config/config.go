@@ -50,6 +50,7 @@ type Config struct {
 	OnLimit       string        // OnLimit=: what happens once a usage limit has reset: LimitNotify or LimitContinue
 	ContinueText  string        // ContinueText=: what the agent is then given
 	PortRange     PortRange     // PortRange=: the TCP ports that are reserved for sessions
+	Hosts         Hosts         // Hosts=: other machines; only corralctl uses them
 	Retention     Retention
 	Repositories  Repositories
 
@@ -170,6 +171,7 @@ func (c *Config) parsers() parsers {
 		"OnLimit":               parser(&c.OnLimit, def.OnLimit, ParseOnLimit),
 		"ContinueText":          parser(&c.ContinueText, def.ContinueText, prompt),
 		"PortRange":             parser(&c.PortRange, def.PortRange, portRange),
+		"Hosts":                 parser(&c.Hosts, def.Hosts, ParseHosts),
 		"AgentsMayControl":      parser(&c.AgentsMayControl, def.AgentsMayControl, control),
 		"SuspendedRetentionSec": parser(&c.Retention.Suspended, def.Retention.Suspended, ParseTimeSpan),
 		"ResumableRetentionSec": parser(&c.Retention.Resumable, def.Retention.Resumable, ParseTimeSpan),

@@ -24,8 +24,7 @@ corralctl: invalid host "": expected HOST or USER@HOST
 [exit 2]
 
 $ mkdir ~/none && printf '#!/bin/sh\necho "ssh: no such host" >&2; exit 255\n' >~/none/ssh && chmod +x ~/none/ssh; PATH=~/none:$PATH corralctl -H anna@desk version
-ssh: no such host
-corralctl: cannot ask corrald for its version: anna@desk cannot be reached by ssh: …
+corralctl: cannot ask corrald for its version: anna@desk cannot be reached: ssh: no such host
 hint: ssh anna@desk corralctl doctor
 [exit 5]
 
@@ -36,20 +35,22 @@ $ PATH=~/bin:$PATH corralctl -H anna@desk logs -n 0 --all --no-legend --timeout=
 $ PATH=~/bin:$PATH corralctl -H anna@desk linger -j
 {"Lingering":false}
 
-# The sessions of this machine are not offered as completions for another one.
-$ corralctl __complete attach '' 2>/dev/null
-far…command, running…
-:4
-$ for host in '-H anna@desk' --host=anna@desk -Hanna@desk -qHanna@desk; do corralctl __complete $host attach '' 2>/dev/null; done; corralctl __complete attach -aH anna@desk '' 2>/dev/null
-:4
-:4
-:4
-:4
-:4
-
-$ cat ~/asked | sort -u
+$ sort -u ~/asked
 ssh -- anna@desk corralctl linger --json=auto --
 ssh -- anna@desk corralctl logs --all --no-legend --timeout=1m30s --lines=0 -- seen
 ssh -t -- anna@desk corralctl attach -- seen
 ssh -t -- anna@desk corralctl attach --plain --resume -- seen
-ssh -xT -- anna@desk systemd-stdio-bridge --bus-path=unix:path=$XDG_RUNTIME_DIR/bus
+ssh -xT -- anna@desk exec sh -c 'exec systemd-stdio-bridge --bus-path=unix:path=${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/bus'
+ssh -xT -oBatchMode=yes -oConnectTimeout=10 -- anna@desk exec sh -c 'exec systemd-stdio-bridge --bus-path=unix:path=${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/bus'
+
+# Completions are those of the named hosts; a host that cannot be reached has none.
+$ for host in '-H anna@desk' --host=anna@desk -Hanna@desk -qHanna@desk; do PATH=~/bin:$PATH corralctl __complete $host attach '' 2>/dev/null; done; PATH=~/none:$PATH corralctl __complete attach -aH anna@desk '' 2>/dev/null
+far…command, running
+:4
+far…command, running
+:4
+far…command, running
+:4
+far…command, running
+:4
+:4

@@ -339,7 +339,7 @@ func (m *model) reapRefusal(r *row) string {
 	switch {
 	case r.AgentAlive:
 		return "its agent is running, so its processes are not left over"
-	case !m.remote && r.usage.leftovers == 0:
+	case !m.isRemote(r.Id) && r.usage.leftovers == 0:
 		return "it has no leftover processes"
 	}
 	return ""

@@ -28,7 +28,7 @@ func modelOf500() (*model, []client.Session) {
 			StateChangeTimestamp: ago(time.Duration(i) * time.Minute),
 		}
 	}
-	m.update(changes{all: true, updated: snapshots(1, sessions...), manager: &client.Manager{Version: "1.4.0"}})
+	m.update(wholeList(m, 1, client.Manager{Version: "1.4.0"}, sessions...))
 	return m, sessions
 }
 

@@ -144,7 +144,7 @@ func (d *dialog) formLines(inner int) (lines []string, focused int) {
 		}
 		content := []string{paint(wording.Dim, "…")}
 		switch {
-		case i != agentField:
+		case f.line != nil || f.area != nil:
 			content = f.lines(width, promptHeight, i == d.fieldIndex)
 		case len(f.choices) > 0:
 			text := fmt.Sprintf("< %s > (%d of %d)", f.choices[f.choiceIndex], f.choiceIndex+1, len(f.choices))

@@ -56,7 +56,7 @@ type (
 	}
 
 	// listAgents lists the agents that a session can be created with. Message: agents.
-	listAgents struct{}
+	listAgents struct{ host string }
 
 	// save stores the settings. Message: saved.
 	save struct{ settings settings }

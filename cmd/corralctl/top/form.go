@@ -13,6 +13,7 @@ import (
 
 // NewSession is the input of the form for a new session.
 type NewSession struct {
+	Host      string // its name in ids
 	Agent     string
 	Command   string // a command line as for a shell, if Agent is "command"
 	Directory string // as typed: absolute, or beginning with ~
@@ -35,6 +36,7 @@ const (
 	workspaceField
 	branchField
 	promptField
+	hostField
 )
 
 const promptHeight = 3 // lines
@@ -42,8 +44,8 @@ const promptHeight = 3 // lines
 // openForm opens the form for a new session, which begins with the agent and the workspace of the
 // selected session.
 func (m *model) openForm() []effect {
-	if m.daemonGone {
-		m.showError("corrald is not running")
+	if m.isAllGone() {
+		m.showError(m.goneText())
 		return nil
 	}
 	line := func(name, value string) *field { return &field{name: name, input: newLineInput(value)} }
@@ -51,14 +53,34 @@ func (m *model) openForm() []effect {
 	if r := m.selected(); r != nil {
 		directory, agent = cmp.Or(r.Repository, r.WorkingDirectory, m.directory), r.Agent
 	}
+	hosts, index := m.hostChoices()
 	m.dialog = &dialog{kind: fillingForm, title: "New session", fields: []*field{
 		{name: "Agent", choices: notEmpty(agent)},
 		line("Command", ""),
 		line("Workspace", wording.AbbreviateHome(directory)),
 		line("Branch", ""),
 		{name: "Prompt", input: newAreaInput()},
+		{name: "Host", choices: hosts, choiceIndex: index},
 	}}
-	return []effect{listAgents{}}
+	return []effect{listAgents{m.dialog.host(m)}}
+}
+
+// hostChoices returns the titles of the hosts that a session can be created on if there are
+// several, and the index of that of the selected session.
+func (m *model) hostChoices() (titles []string, index int) {
+	selected := m.hostTitle(m.selectedID)
+	for _, h := range m.hosts {
+		titles = append(titles, h.title)
+	}
+	return titles, max(0, slices.Index(titles, selected))
+}
+
+// host returns the name of the chosen host in ids.
+func (d *dialog) host(m *model) string {
+	if len(m.hosts) == 0 {
+		return ""
+	}
+	return m.hosts[d.fields[hostField].choiceIndex].name
 }
 
 // setAgents sets the choices of the field for the agent.
@@ -88,6 +110,8 @@ func (d *dialog) isShown(field int) bool {
 		return isCommand
 	case promptField:
 		return !isCommand
+	case hostField:
+		return len(d.fields[hostField].choices) > 1
 	}
 	return true
 }
@@ -113,6 +137,9 @@ func (m *model) handleFormKey(pressed tea.KeyPressMsg) []effect {
 		move(-1)
 	case f.choices != nil:
 		f.handleChoiceKey(key)
+		if d.fieldIndex == hostField {
+			return []effect{listAgents{d.host(m)}}
+		}
 	default:
 		m.edit(pressed)
 	}
@@ -146,7 +173,8 @@ func (m *model) createFrom(d *dialog) []effect {
 	}
 	value := func(field int) string { return strings.TrimSpace(d.fields[field].value()) }
 	spec := NewSession{
-		Agent: agent.choices[agent.choiceIndex], Directory: value(workspaceField), Branch: value(branchField),
+		Host: d.host(m), Agent: agent.choices[agent.choiceIndex], Directory: value(workspaceField),
+		Branch: value(branchField),
 	}
 	if d.isShown(commandField) {
 		spec.Command = value(commandField)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
 )
 
 // line is a line of the list: a row, or the heading of a group.
@@ -15,13 +16,17 @@ type line struct {
 	row     *row   // nil for a heading
 	index   int    // of the row in order
 	heading string // text of the heading
+	alert   bool   // it is about a host that cannot be reached
 }
 
 // labelGroup is the prefix of settings.Group for a grouping by a label.
 const labelGroup = "label:"
 
-// nextGroup selects the next grouping: none, by workspace, or by one of the labels that sessions
-// have.
+// hostGroup is the value of settings.Group for a grouping by host.
+const hostGroup = "host"
+
+// nextGroup selects the next grouping: none, by workspace, by host, or by one of the labels that
+// sessions have.
 func (m *model) nextGroup() []effect {
 	keys := map[string]bool{}
 	for _, r := range m.rows {
@@ -29,7 +34,11 @@ func (m *model) nextGroup() []effect {
 			keys[labelGroup+key] = true
 		}
 	}
-	groups := append([]string{"", "workspace"}, slices.Sorted(maps.Keys(keys))...)
+	groups := []string{"", "workspace"}
+	if len(m.hosts) > 0 {
+		groups = append(groups, hostGroup)
+	}
+	groups = append(groups, slices.Sorted(maps.Keys(keys))...)
 	m.settings.Group = groups[(slices.Index(groups, m.settings.Group)+1)%len(groups)]
 	m.arrange()
 	if m.settings.Group == "" {
@@ -48,7 +57,21 @@ func (m *model) groupOf(r *row) string {
 		}
 		return "no label " + key
 	}
+	if m.settings.Group == hostGroup {
+		return m.hostTitle(r.Id)
+	}
 	return wording.AbbreviateHome(cmp.Or(r.Repository, r.WorkingDirectory))
+}
+
+// hostTitle returns how a session's host is called.
+func (m *model) hostTitle(id string) string {
+	name, _ := client.SplitID(id)
+	for _, h := range m.hosts {
+		if h.name == name {
+			return h.title
+		}
+	}
+	return m.host
 }
 
 // layOutLines builds the lines of the list from the sorted rows.
@@ -61,6 +84,11 @@ func (m *model) layOutLines() {
 			m.lines = append(m.lines, line{heading: m.groupHeading(name, i)})
 		}
 		m.lines = append(m.lines, line{row: r, index: i})
+	}
+	if len(m.hosts) > 0 {
+		for _, why := range slices.Sorted(maps.Values(m.gone)) {
+			m.lines = append(m.lines, line{heading: why, alert: true})
+		}
 	}
 }
 

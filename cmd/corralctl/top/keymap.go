@@ -146,8 +146,8 @@ func (m *model) runBinding(b binding) []effect {
 	}
 	reason := m.guardReason(b.answers)
 	switch {
-	case m.daemonGone:
-		m.showError("corrald is not running")
+	case m.goneReason(r.Id) != "":
+		m.showError(m.goneReason(r.Id))
 		return nil
 	case reason != "" && !b.onlyOpens && (b.onOne != nil || len(m.marked) == 0):
 		m.showNotice(reason)

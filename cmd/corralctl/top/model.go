@@ -1,6 +1,7 @@
 package top
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ import (
 type model struct {
 	host      string // shown in the header
 	leaveKey  string // tmux's name of the key that ends the pass-through mode
-	remote    bool   // host is another machine, whose control groups cannot be read here
+	hosts     []host // if ids name their hosts; empty otherwise
+	remote    bool   // host, the only one, is another machine, whose control groups cannot be read here
 	archived  bool   // archived sessions are listed, too
 	directory string // default workspace of a new session
 	errorText func(doing, id string, err error) string
@@ -42,9 +44,9 @@ type model struct {
 	guardUntil       time.Time // until then keys that act on a session are ignored, see guardReason
 	answerGuardUntil time.Time // until then keys that answer a question are ignored
 
-	manager        client.Manager
-	daemonGone     bool // the daemon is not running
-	connectionLost bool // the connection to the bus has ended
+	managers       map[string]client.Manager // by host
+	gone           map[string]string         // by host: why its daemon cannot be reached
+	connectionLost bool                      // the connection to the bus has ended
 
 	preview     preview
 	measuring   bool         // an effect measure is being executed
@@ -55,6 +57,34 @@ type model struct {
 	notice      notice
 }
 
+// host is one of several hosts.
+type host struct {
+	name   string // in ids, "" for this machine
+	title  string
+	remote bool
+}
+
+// isRemote reports whether a session is on another machine, whose control groups cannot be read
+// here.
+func (m *model) isRemote(id string) bool {
+	name, _ := client.SplitID(id)
+	for _, h := range m.hosts {
+		if h.name == name {
+			return h.remote
+		}
+	}
+	return m.remote
+}
+
+// goneReason returns why the daemon of a session cannot be reached, "" if it can.
+func (m *model) goneReason(id string) string {
+	host, _ := client.SplitID(id)
+	return m.gone[host]
+}
+
+// isAllGone reports whether no daemon can be reached.
+func (m *model) isAllGone() bool { return len(m.gone) >= max(1, len(m.hosts)) }
+
 // row is a session, with facts that signals do not carry.
 type row struct {
 	snapshot
@@ -64,6 +94,18 @@ type row struct {
 	usage          usage
 	earlierRuntime uint64 // total duration of the runs before the last one, in microseconds
 	heading        string // name of its group while rows are grouped
+}
+
+// withoutState returns the row as it is shown while its host cannot be reached.
+func (r *row) withoutState(why string) *row {
+	shown := *r
+	shown.Session = client.Session{
+		Id: r.Id, Agent: r.Agent, Command: r.Command, State: word.Unknown, Reason: why, Labels: r.Labels,
+		WorkingDirectory: r.WorkingDirectory, Worktree: r.Worktree, Repository: r.Repository, Description: r.Description,
+		OnLogin: r.OnLogin,
+	}
+	shown.question, shown.usage = "", usage{}
+	return &shown
 }
 
 // task is a call that has not returned yet.
@@ -180,20 +222,19 @@ func (m *model) guardReason(answers bool) string {
 
 // applyChanges applies what has changed since the message before.
 func (m *model) applyChanges(c changes) []effect {
-	if c.all {
-		kept := m.rows
-		m.rows = make(map[string]*row, len(c.updated))
-		for _, s := range c.updated {
-			if r := kept[s.Id]; r != nil {
-				m.rows[s.Id] = r
-			}
-		}
-		if m.daemonGone {
-			m.daemonGone, m.notice = false, notice{}
+	if m.rows == nil {
+		m.rows, m.gone, m.managers = map[string]*row{}, map[string]string{}, map[string]client.Manager{}
+	}
+	for _, host := range c.back {
+		if m.gone[host] != "" {
+			delete(m.gone, host)
+			m.notice = notice{}
 		}
 	}
+	maps.Copy(m.gone, c.gone)
+	maps.Copy(m.managers, c.managers)
 	for _, s := range c.updated {
-		m.applySession(s, c.all)
+		m.applySession(s)
 	}
 	for _, id := range c.removed {
 		delete(m.rows, id)
@@ -203,10 +244,6 @@ func (m *model) applyChanges(c changes) []effect {
 			delete(m.marked, id)
 		}
 	}
-	if c.manager != nil {
-		m.manager = *c.manager
-	}
-	m.daemonGone = m.daemonGone || c.daemonGone || c.connectionLost
 	m.connectionLost = c.connectionLost
 	m.numberQueue()
 	m.checkPassThrough()
@@ -232,7 +269,7 @@ func (m *model) numberQueue() {
 	}
 }
 
-func (m *model) applySession(s snapshot, all bool) {
+func (m *model) applySession(s snapshot) {
 	r := m.rows[s.Id]
 	if r == nil || r.Timestamp != s.Timestamp { // a new session may have the id of one that was removed
 		r = &row{group: s.ControlGroup, question: s.AttentionMessage}
@@ -242,7 +279,7 @@ func (m *model) applySession(s snapshot, all bool) {
 			r.inspected = s.detail // without a question and with a known group there is nothing to read
 		}
 	}
-	if all && s.ControlGroup != "" {
+	if s.whole && s.ControlGroup != "" {
 		r.group = s.ControlGroup
 	}
 	if s.Attention == "" {
@@ -287,16 +324,21 @@ func (m *model) measured(message measured) {
 // by counters needs them of all sessions, but only on this machine, where reading them is cheap.
 func (m *model) measureTargets() []measureTarget {
 	rows := m.shownRows()
-	if m.sort.byUsage() && !m.remote {
-		rows = m.order
+	if m.sort.byUsage() {
+		rows = slices.Clone(rows)
+		for _, r := range m.order {
+			if !m.isRemote(r.Id) && !slices.Contains(rows, r) {
+				rows = append(rows, r)
+			}
+		}
 	}
 	var targets []measureTarget
 	for _, r := range rows {
-		live := !wording.IsEnded(r.State)
+		live, remote := !wording.IsEnded(r.State), m.isRemote(r.Id)
 		switch {
-		case m.remote && live && !m.daemonGone:
+		case remote && live && m.goneReason(r.Id) == "":
 			targets = append(targets, measureTarget{id: r.Id})
-		case !m.remote && r.group != "":
+		case !remote && r.group != "":
 			targets = append(targets, measureTarget{r.Id, r.group, !live})
 		}
 	}
@@ -305,15 +347,19 @@ func (m *model) measureTargets() []measureTarget {
 
 // requestMissing returns the effects that read what the screen shows and is not known yet.
 func (m *model) requestMissing() []effect {
-	if m.daemonGone {
-		return nil
-	}
 	var effects []effect
 	for _, r := range m.shownRows() {
-		if r.inspected != r.detail && (r.Attention != "" || r.group == "" && !m.remote && !wording.IsEnded(r.State)) {
+		needsGroup := r.group == "" && !m.isRemote(r.Id) && !wording.IsEnded(r.State)
+		if r.inspected != r.detail && (r.Attention != "" || needsGroup) && m.goneReason(r.Id) == "" {
 			r.inspected = r.detail
 			effects = append(effects, inspect{r.Id, r.detail})
 		}
+	}
+	if m.goneReason(m.selectedID) != "" {
+		if m.preview.id != m.selectedID {
+			m.preview = preview{id: m.selectedID}
+		}
+		return effects
 	}
 	return append(effects, m.requestPreview()...)
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func modelOfEachState(width, height int) *model {
 		ended("old", "completed", ""), ended("later", "suspended", ""), ended("gone", "archived", ""),
 		{Id: "new", Agent: "claude", State: "created", WorkingDirectory: "/src/new", Timestamp: ago(time.Minute)},
 	}
-	m.update(changes{all: true, updated: snapshots(1, sessions...), manager: &client.Manager{Version: "1.4.0"}})
+	m.update(wholeList(m, 1, client.Manager{Version: "1.4.0"}, sessions...))
 	for i := range 12 {
 		at := noon.Add(time.Duration(i-12) * time.Second)
 		cpu := uint64(i) * uint64(time.Second)
@@ -112,10 +113,26 @@ func TestTop_ShowsFinishedTurns(t *testing.T) {
 	assert.Contains(t, ansi.Strip(m.screen()), "turn ended: finished task")
 }
 
+// wholeList returns the changes of a host whose sessions were all read.
+func wholeList(m *model, detail uint64, manager client.Manager, sessions ...client.Session) changes {
+	c := changes{
+		back: []string{""}, managers: map[string]client.Manager{"": manager}, updated: snapshots(detail, sessions...),
+	}
+	for i := range c.updated {
+		c.updated[i].whole = true
+	}
+	for id := range m.rows {
+		if !slices.ContainsFunc(sessions, func(s client.Session) bool { return s.Id == id }) {
+			c.removed = append(c.removed, id)
+		}
+	}
+	return c
+}
+
 func snapshots(detail uint64, sessions ...client.Session) []snapshot {
 	all := make([]snapshot, len(sessions))
 	for i, s := range sessions {
-		all[i] = snapshot{s, detail}
+		all[i] = snapshot{Session: s, detail: detail}
 	}
 	return all
 }
@@ -190,7 +207,7 @@ func TestScreen_MatchesTheGoldenFiles(t *testing.T) {
 		"send":    func(m *model) { press(m, "s", "y", "e", "s"); m.update(tea.PasteMsg{Content: "one\r\ntwo"}) },
 		"filter":  func(m *model) { press(m, "/", "c", "l", "a", "u") },
 		"nothing": func(m *model) { press(m, "/", "x", "x", "x") },
-		"gone":    func(m *model) { m.update(changes{daemonGone: true}) },
+		"gone":    func(m *model) { m.update(changes{gone: map[string]string{"": "corrald is not running"}}) },
 		"error": func(m *model) {
 			m.update(called{call{verb: resume, id: "docs"}, "docs", errors.New("it is running")})
 		},
@@ -377,7 +394,7 @@ func TestMeasure_ReadsOnlyShownSessions(t *testing.T) {
 		id := fmt.Sprintf("s%03d", i)
 		sessions = append(sessions, client.Session{Id: id, State: "running", SessionAlive: true, ControlGroup: "/g"})
 	}
-	effects := m.update(changes{all: true, updated: snapshots(1, sessions...), manager: &client.Manager{}})
+	effects := m.update(wholeList(m, 1, client.Manager{}, sessions...))
 	assert.Contains(t, effects, delayCapture{"s000", previewSelectDelay})
 	measures := func(effects []effect) (n int) {
 		for _, e := range effects {
@@ -397,12 +414,12 @@ func TestMeasure_ReadsOnlyShownSessions(t *testing.T) {
 	assert.Equal(t, "s499", m.selectedID)
 	assert.Len(t, m.shownRows(), 10)
 
-	m.update(changes{daemonGone: true})
+	m.update(changes{gone: map[string]string{"": "corrald is not running"}})
 	m.remote = true
 	assert.Equal(t, 0, measures(m.update(second{noon})))
 	assert.Empty(t, press(m, "S", "r", "space"), "keys do not act either")
 	assert.Contains(t, m.screen(), "corrald is not running")
-	m.update(changes{all: true, updated: snapshots(2, sessions...), manager: &client.Manager{}})
+	m.update(wholeList(m, 2, client.Manager{}, sessions...))
 	assert.Equal(t, "s499", m.selectedID, "the selection does not change")
 	assert.NotContains(t, m.screen(), "corrald is not running")
 }
@@ -506,7 +523,7 @@ func TestColours_MatchCorralctlList(t *testing.T) {
 	assert.Contains(t, view, "\x1b[0;1;31mfailed   \x1b[0m")
 	assert.Contains(t, view, "\x1b[0;1;32mrunning  \x1b[0m")
 	assert.Contains(t, view, "\x1b[0;1;33m●\x1b[0m docs ")
-	m.update(changes{daemonGone: true})
+	m.update(changes{gone: map[string]string{"": "corrald is not running"}})
 	for _, line := range strings.Split(m.screen(), "\n")[:20] {
 		assert.Equal(t, "\x1b[0;2m"+ansi.Strip(line)+"\x1b[0m", line, "the last view stays, dimmed")
 	}

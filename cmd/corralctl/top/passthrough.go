@@ -73,8 +73,8 @@ func (m *model) checkPassThrough() {
 		return
 	}
 	switch r := m.rows[t.id]; {
-	case m.daemonGone:
-		t.stop("corrald is not running")
+	case m.goneReason(t.id) != "":
+		t.stop(m.goneReason(t.id))
 	case r == nil || r.Timestamp != t.created:
 		t.stop("it was removed")
 	default:

@@ -44,10 +44,7 @@ func (r *runner) command(e effect) tea.Cmd {
 		return tea.Every(time.Second, func(now time.Time) tea.Msg { return second{now} })
 	case measure:
 		return func() tea.Msg {
-			if r.Remote {
-				return requestCounters(r.ctx, r.bus, e.of)
-			}
-			return readCounters(e.of)
+			return readCounters(r.ctx, r.bus, e.of)
 		}
 	case inspect:
 		return func() tea.Msg {
@@ -66,7 +63,7 @@ func (r *runner) command(e effect) tea.Cmd {
 	case sendKeys:
 		return func() tea.Msg { return keysSent{e.id, r.sendKeys(e)} }
 	case listAgents:
-		return r.agents
+		return func() tea.Msg { return r.agents(e.host) }
 	case save:
 		return func() tea.Msg { return saved{saveSettings(r.Settings, e.settings)} }
 	case show:
@@ -139,9 +136,9 @@ func (r *runner) sendKeys(s sendKeys) error {
 	return r.bus.SendKeys(r.ctx, s.id, s.keys...)
 }
 
-// agents lists the agents that can be started.
-func (r *runner) agents() tea.Msg {
-	rows, err := r.bus.ListAgents(r.ctx)
+// agents lists the agents that can be started on a host.
+func (r *runner) agents(host string) tea.Msg {
+	rows, err := r.bus.Of(host).ListAgents(r.ctx)
 	message := agents{err: err}
 	for _, row := range rows {
 		if available, _ := row.Details["Available"].Value().(bool); available || row.Name == "command" {

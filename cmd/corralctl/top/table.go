@@ -31,7 +31,11 @@ func (m *model) table() []string {
 	lines := []string{paint(wording.Underline, cut(title, m.width))}
 	for _, l := range m.shownLines() {
 		if l.row == nil {
-			lines = append(lines, paint(wording.Bold, cut(wording.Printable(l.heading), m.width)))
+			colour := wording.Bold
+			if l.alert {
+				colour = wording.Red
+			}
+			lines = append(lines, paint(colour, cut(wording.Printable(l.heading), m.width)))
 			continue
 		}
 		lines = append(lines, m.rowText(l.row, widths))
@@ -71,6 +75,10 @@ func (m *model) rowText(r *row, widths []int) string {
 		}
 	}
 	state := wording.StateColour(r.Session)
+	if m.isUnknown(r) {
+		r = r.withoutState(m.goneReason(r.Id))
+		state = wording.Dim
+	}
 	mark, colour := wording.Mark(r.Session)
 	put(colour, mark)
 	if m.marked[r.Id] {

@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Host      string // shown in the header
 	Remote    bool   // Host is another machine: its control groups cannot be read here
+	Hosts     []Host // if ids name their hosts; empty otherwise
 	Archived  bool   // list archived sessions, too
 	Sort      string // one of Sortings, "" for the first
 	LeaveKey  string // tmux's name of the key that ends the pass-through mode, "" for the default
@@ -36,6 +37,15 @@ type Options struct {
 	Create func(ctx context.Context, spec NewSession) (id string, err error)
 	// ErrorText returns the message for the user about an operation on a session that has failed.
 	ErrorText func(doing, id string, err error) string
+	// OutageText returns why the sessions of a host are not known.
+	OutageText func(client.HostError) string
+}
+
+// Host is one of several hosts.
+type Host struct {
+	Name   string // in ids, "" for this machine
+	Title  string // for people
+	Remote bool   // its control groups cannot be read here
 }
 
 // Sortings returns the names of the orders of the list.
@@ -47,7 +57,7 @@ func Sortings() []string { return sortings }
 func Run(ctx context.Context, bus *client.Client, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f, err := openFeed(ctx, bus)
+	f, err := openFeed(ctx, bus, o.OutageText)
 	if err != nil {
 		return err
 	}
@@ -57,9 +67,13 @@ func Run(ctx context.Context, bus *client.Client, o Options) error {
 	if !known && o.Sort != "" {
 		return fmt.Errorf("cannot sort by %q", o.Sort)
 	}
+	var hosts []host
+	for _, h := range o.Hosts {
+		hosts = append(hosts, host{h.Name, h.Title, h.Remote})
+	}
 	s := screen{
 		model: &model{
-			host: o.Host, remote: o.Remote, archived: o.Archived, directory: o.Directory, leaveKey: o.LeaveKey,
+			host: o.Host, hosts: hosts, remote: o.Remote, archived: o.Archived, directory: o.Directory, leaveKey: o.LeaveKey,
 			errorText: o.ErrorText, clock: time.Now,
 			sort: order, now: time.Now(), settings: loadSettings(o.Settings),
 		},

@@ -28,10 +28,10 @@ func triageModel() *model {
 			WorkingDirectory: "/src/" + id, StateChangeTimestamp: ago(time.Minute), NRuns: 1, ControlGroup: "/g",
 		}
 	}
-	m.update(changes{all: true, manager: &client.Manager{}, updated: snapshots(1,
+	m.update(wholeList(m, 1, client.Manager{},
 		live("proj5", "waiting", "permission"), live("proj46", "waiting", "permission"), live("quiz", "waiting", "question"),
 		live("busy", "working", ""), live("calm", "idle", ""),
-	)})
+	))
 	for _, id := range []string{"proj5", "proj46", "quiz"} {
 		m.update(inspected{id: id, detail: 1, group: "/g", message: "May I do " + id + "?"})
 	}
@@ -271,7 +271,7 @@ func TestPassThrough_DropsKeysOnceTheSessionIsGone(t *testing.T) {
 			s.Timestamp++
 			m.update(changes{removed: []string{"proj5"}, updated: snapshots(9, s)})
 		},
-		"no daemon": func(m *model) { m.update(changes{daemonGone: true}) },
+		"no daemon": func(m *model) { m.update(changes{gone: map[string]string{"": "corrald is not running"}}) },
 	} {
 		m := triageModel()
 		press(m, "i", "a", "b")
@@ -317,7 +317,7 @@ func TestColumns_IDIsWholeWhileOthersAreEmpty(t *testing.T) {
 		Id: "a-project-with-a-long-name", Agent: "command", Command: []string{"/usr/bin/vim", "x"},
 		State: "running", Timestamp: 1, ControlGroup: "/g",
 	}
-	m.update(changes{all: true, updated: snapshots(1, s), manager: &client.Manager{}})
+	m.update(wholeList(m, 1, client.Manager{}, s))
 	m.update(measured{noon, []counters{{id: s.Id, exists: true, cpuTime: 1, memory: unknown, tasks: unknown}}})
 	screen := m.screen()
 	for _, text := range []string{"a-project-with-a-long-name", " vim "} {
@@ -506,9 +506,9 @@ func TestColumns_TotalTimeGrowsWithTheRuns(t *testing.T) {
 // tmux still shows the screen of the ended session, but only a running agent takes input.
 func TestBottomLine_OffersNoInputKeysForEndedSessions(t *testing.T) {
 	m := modelOfEachState(100, 30)
-	m.update(changes{all: true, manager: &client.Manager{}, updated: snapshots(1,
+	m.update(wholeList(m, 1, client.Manager{},
 		client.Session{Id: "over", Agent: "claude", State: "failed", SessionAlive: true, NRuns: 1},
-	)})
+	))
 	lines := strings.Split(strings.TrimRight(m.screen(), "\n"), "\n")
 	bottom := ansi.Strip(lines[len(lines)-1])
 	assert.Contains(t, bottom, "r resume")

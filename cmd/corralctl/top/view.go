@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
 )
 
@@ -83,7 +84,7 @@ func (m *model) screen() string {
 	if m.previewHeight() > 0 {
 		lines = append(lines, m.previewLines()...)
 	}
-	if m.daemonGone {
+	if m.isAllGone() {
 		for i, line := range lines {
 			lines[i] = wording.Dim + ansi.Strip(line) + wording.Normal
 		}
@@ -114,6 +115,10 @@ func (m *model) header() string {
 			continue
 		}
 		counts["session"]++
+		if m.isUnknown(r) {
+			counts[word.Unknown]++
+			continue
+		}
 		counts[r.State]++
 		switch {
 		case wording.IsTurnEnded(r.Session):
@@ -124,7 +129,11 @@ func (m *model) header() string {
 			counts[word.Waiting]++
 		}
 	}
-	left := paint(wording.Bold, "corral "+m.manager.Version) + " on " + wording.Printable(m.host)
+	manager := m.managers[""]
+	left := paint(wording.Bold, strings.TrimSpace("corral "+manager.Version)) + " on " + wording.Printable(m.host)
+	if len(m.hosts) > 0 {
+		left, manager = paint(wording.Bold, "corral")+" on "+wording.Printable(m.host), client.Manager{Lingering: true}
+	}
 	add := func(colour, text string) {
 		if ansi.StringWidth(left)+2+ansi.StringWidth(text) <= m.width {
 			left += "  " + paint(colour, text)
@@ -137,7 +146,7 @@ func (m *model) header() string {
 	for _, count := range []struct{ what, colour string }{
 		{word.Waiting, wording.Yellow}, {word.TurnEnded, wording.Cyan}, {word.Limit, wording.Yellow},
 		{word.Failed, wording.Red}, {word.Stale, wording.Yellow}, {word.Orphaned, wording.Yellow},
-		{word.Running, wording.Green}, {word.Suspended, ""},
+		{word.Running, wording.Green}, {word.Suspended, ""}, {word.Unknown, wording.Dim},
 	} {
 		n := counts[count.what]
 		switch {
@@ -152,9 +161,9 @@ func (m *model) header() string {
 	}
 	var right string
 	switch {
-	case m.manager.ShuttingDown:
+	case manager.ShuttingDown:
 		right = "Shutting down."
-	case !m.manager.Lingering:
+	case !manager.Lingering:
 		right = "Lingering is off."
 	}
 	if room := m.width - ansi.StringWidth(left) - len(right); right != "" && room >= 2 {
@@ -273,12 +282,8 @@ func (m *model) message() string {
 	switch {
 	case m.notice.isError:
 		return paint(wording.Red, cut(wording.Printable(m.notice.text), m.width))
-	case m.daemonGone:
-		text := "corrald is not running. Showing the last known state until it is back."
-		if ansi.StringWidth(text) > m.width {
-			text = "corrald is not running"
-		}
-		return paint(wording.Red, cut(text, m.width))
+	case len(m.gone) > 0:
+		return paint(wording.Red, cut(m.goneText(), m.width))
 	case len(m.tasks) > 0:
 		return paint(wording.Yellow, cut(m.taskLine(), m.width))
 	case m.notice.text != "":
@@ -286,6 +291,25 @@ func (m *model) message() string {
 	}
 	return ""
 }
+
+// goneText returns which daemons cannot be reached.
+func (m *model) goneText() string {
+	if len(m.gone) > 1 {
+		return fmt.Sprintf("%d of %d hosts cannot be reached: see the end of the list", len(m.gone), len(m.hosts))
+	}
+	text := ""
+	for _, why := range m.gone {
+		text = wording.Printable(why)
+	}
+	if long := text + ". Showing the last known state until it is back."; ansi.StringWidth(long) <= m.width {
+		return long
+	}
+	return text
+}
+
+// isUnknown reports whether the state of a session is not known, because its host cannot be
+// reached while others can.
+func (m *model) isUnknown(r *row) bool { return m.goneReason(r.Id) != "" && !m.isAllGone() }
 
 // taskLine returns the pending calls and how long they have taken.
 func (m *model) taskLine() string {

@@ -64,7 +64,7 @@ LINT     = go tool -modfile=tools/go.mod golangci-lint
 NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
 NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) bubblewrap cc procps gdbus gio-python dunst xvfb sway mako foot dbusmock curl jq zsh fish vim i3status indicator bash-completion openssh
-NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap lintian npm
+NEEDS_E2E   = $(NEEDS_TEST) logind iproute debootstrap lintian npm
 NEEDS_AGENTS = $(NEEDS_TEST) npm
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
 NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream makepkg nix python3

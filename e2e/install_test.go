@@ -32,6 +32,20 @@ func installed(t *testing.T) string {
 	return tree.dir
 }
 
+// installedFrom returns a directory with the result of make install in a commit of this checkout's
+// history, whose version is that commit.
+func installedFrom(t *testing.T, commit string) string {
+	t.Helper()
+	source, tree := t.TempDir(), t.TempDir()
+	cmd := exec.Command("bash", "-ec", `set -o pipefail
+		git -C .. archive "$1" | tar -x -C "$2"
+		make --no-print-directory -C "$2" install BUILD="$2/build" VERSION="0.0.0+git$1" DESTDIR="$3" PREFIX=/usr`,
+		"bash", commit, source, tree)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return tree
+}
+
 func TestMain(m *testing.M) {
 	if os.Getuid() != 0 {
 		fmt.Fprintln(os.Stderr, "these tests boot machines, which needs root: sudo make e2e")

@@ -41,8 +41,14 @@ type desk struct {
 }
 
 func newDesk(t *testing.T, root string) *desk {
-	m := machine.Boot(t, machine.Options{Root: root})
-	m.Install(installed(t))
+	return newDeskOf(t, machine.Options{Root: root}, installed(t))
+}
+
+// newDeskOf is newDesk for a machine with more options, and an installed tree.
+func newDeskOf(t *testing.T, options machine.Options, tree string) *desk {
+	t.Helper()
+	m := machine.Boot(t, options)
+	m.Install(tree)
 	d := &desk{m, t, m.User("ann")}
 	d.do("systemctl", "--user", "daemon-reload")
 	return d

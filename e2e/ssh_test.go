@@ -9,33 +9,22 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// TestSSH_ControlsAnotherMachine uses corralctl -H over a real sshd, which here is on the same
-// machine and reached by another user.
+// TestSSH_ControlsAnotherMachine uses corralctl -H on a laptop, over a real sshd on another
+// machine.
 func TestSSH_ControlsAnotherMachine(t *testing.T) {
-	d := newDesk(t, machine.Debian(t, "trixie", "openssh-server", "openssh-client"))
-	d.User("bob")
-	d.Run("sh", "-c", "mkdir -p /run/sshd && ssh-keygen -A && systemctl restart ssh")
-	// Bob has no Corral of his own running; he has a key for ann's account.
-	d.As("bob", "sh", "-c", "mkdir -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519")
-	d.As("bob", "sh", "-c", `printf 'Host desk\n HostName 127.0.0.1\n User ann\n StrictHostKeyChecking accept-new\n BatchMode yes\n LogLevel ERROR\n' >~/.ssh/config`)
-	key := d.As("bob", "cat", "/home/bob/.ssh/id_ed25519.pub")
-	d.do("sh", "-c", `mkdir -m 700 ~/.ssh && printf '%s\n' "$1" >~/.ssh/authorized_keys && chmod 600 ~/.ssh/authorized_keys`, "sh", strings.TrimSpace(key))
-
-	bob := func(args ...string) string {
+	hosts := newHosts(t, host{name: "laptop"}, host{name: "desk"})
+	laptop, d := hosts[0], hosts[1]
+	remote := func(args ...string) string {
 		t.Helper()
-		return strings.TrimSpace(d.As("bob", append([]string{"corralctl", "-H", "desk"}, args...)...))
+		return laptop.do(append([]string{"corralctl", "-H", "desk"}, args...)...)
 	}
 	fails := func(args ...string) (string, int) {
-		cmd := d.Command("bob", append([]string{"corralctl", "-H", "desk"}, args...)...)
-		out, _ := cmd.CombinedOutput()
-		return strings.TrimSpace(string(out)), cmd.ProcessState.ExitCode()
+		return laptop.try(append([]string{"corralctl", "-H", "desk"}, args...)...)
 	}
 
-	monitor := d.Command("bob", "corralctl", "-H", "desk", "monitor", "--format=json")
+	monitor := laptop.Command("ann", "corralctl", "-H", "desk", "monitor", "--format=json")
 	events, err := monitor.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, monitor.Start())
@@ -57,33 +46,32 @@ func TestSSH_ControlsAnotherMachine(t *testing.T) {
 	}()
 
 	assert.Equal(t, "Started session far (app-corral-command-far.scope).",
-		bob("run", "--dir", "/tmp", "--id", "far", "--", "sh", "-c", "echo here I am; exec cat"))
-	assert.Regexp(t, `^far sh running .* /tmp$`, bob("list", "--no-legend"))
-	assert.Equal(t, "running", d.do("corralctl", "is-active", "far"), "it runs as ann")
-	d.t.Log(bob("status", "far"))
-	assert.Contains(t, bob("status", "far"), "here I am")
-	bob("send", "far", "a word from bob")
-	assert.Contains(t, bob("logs", "far"), "here I am")
+		remote("run", "--dir", "/tmp", "--id", "far", "--", "sh", "-c", "echo here I am; exec cat"))
+	assert.Regexp(t, `^far sh running .* /tmp$`, remote("list", "--no-legend"))
+	assert.Equal(t, "running", d.do("corralctl", "is-active", "far"))
+	assert.Contains(t, remote("status", "far"), "here I am")
+	remote("send", "far", "a word from afar")
+	assert.Contains(t, remote("logs", "far"), "here I am")
 	out, code := fails("stop", "fra")
 	assert.Equal(t, 4, code)
 	assert.Equal(t, "corralctl: cannot stop \"fra\": no such session\nhint: corralctl --host=desk stop far", out)
 
 	// Attaching needs a terminal on the remote side: tmux provides the local one, and ssh creates the
 	// remote one.
-	d.As("bob", "tmux", "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "corralctl -H desk attach far")
-	screen := func() string { return d.As("bob", "tmux", "capture-pane", "-p") }
+	laptop.do("tmux", "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "corralctl -H desk attach far")
+	screen := func() string { return laptop.do("tmux", "capture-pane", "-p") }
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(screen(), "here I am"); {
 		require.True(t, time.Now().Before(deadline), screen())
 	}
-	d.As("bob", "tmux", "send-keys", "typed from afar", "Enter")
+	laptop.do("tmux", "send-keys", "typed from afar", "Enter")
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(d.do("corralctl", "peek", "far"),
 		"typed from afar"); {
 		require.True(t, time.Now().Before(deadline), screen())
 	}
-	d.As("bob", "tmux", "kill-server")
-	assert.Equal(t, "running", bob("is-active", "far"), "who leaves ends nothing")
+	laptop.do("tmux", "kill-server")
+	assert.Equal(t, "running", remote("is-active", "far"), "who leaves ends nothing")
 
-	bob("stop", "far")
+	remote("stop", "far")
 	var received []string
 	for line := range lines {
 		received = append(received, line)

@@ -16,6 +16,7 @@ has() {
     git | tmux | npm | vim | curl | jq | sway | foot | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man | polybar | waybar | grim | rofi | xterm | i3 | i3status) have "$1" ;;
     imagemagick) have import && have convert ;;
     bubblewrap) have bwrap ;;
+    iproute) have ip ;;
     openssh) have ssh-agent && have ssh-add && have ssh-keygen ;;
     makepkg) have makepkg && have strip ;; # it refuses to run without strip
     nix) have nix && have nix-instantiate ;;
@@ -70,6 +71,8 @@ packages() {
     gdbus:*) echo glib2 ;;
     xvfb:dnf) echo xorg-x11-server-Xvfb ;;
     xvfb:pacman) echo xorg-server-xvfb ;;
+    iproute:dnf) echo iproute ;;
+    iproute:*) echo iproute2 ;;
     openssh:apt-get) echo openssh-client ;;
     openssh:dnf) echo openssh-clients ;;
     python3:pacman) echo python ;;

@@ -4,7 +4,8 @@
 //
 // The machine's disk is an overlay over a root directory, the host's own or that of another system.
 // Changes survive PowerOff and Crash and are there after the next Boot; they are removed with the
-// test. The machine shares the host's kernel, and its only network interface is its own loopback.
+// test. The machine shares the host's kernel. It has a network interface, besides its own loopback,
+// if it belongs to a Network.
 package machine
 
 import (
@@ -13,6 +14,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,16 +40,29 @@ type Options struct {
 	// Root is the lower layer of the machine's disk: "" or "/" for the host's own system, or a
 	// directory that Debian or DebianWithApt has returned.
 	Root string
+	// Network connects the machine with others, which know it by its Name: its hostname, of at most
+	// 15 characters. Nil for a machine without a network.
+	Network *Network
+	Name    string
+	// Share is a directory of the host that the machine has as /srv, so that machines with the same
+	// one share files, as those of a file server. "" for none.
+	Share string
 }
 
 // Machine is a machine, running or switched off.
 type Machine struct {
 	t     T
 	root  string
+	share string
 	claim *claim.Claim
 	disk  *exec.Cmd // keeps the mount namespace that has the disk
 	init  *exec.Cmd // the machine's first process, nil while it is switched off
 	ended chan struct{}
+
+	network *Network // nil for none
+	name    string   // in the network
+	number  int      // in the network
+	port    []string // to what the machine's port is attached, as words of ip-link(8)
 }
 
 // timeout limits how long a machine may take to boot or to power off.
@@ -88,10 +104,13 @@ func Boot(t T, options Options) *Machine {
 }
 
 func newMachine(t T, options Options) (*Machine, error) {
-	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("it needs root; run the tests of this package as root")
+	if err := needRoot(); err != nil {
+		return nil, err
 	}
-	m := &Machine{t: t, root: options.Root}
+	m := &Machine{
+		t: t, root: options.Root, share: options.Share,
+		network: options.Network, name: options.Name, port: []string{"master", "lan"},
+	}
 	if m.root == "" {
 		m.root = "/"
 	}
@@ -100,6 +119,11 @@ func newMachine(t T, options Options) (*Machine, error) {
 			m.root)
 	}
 	var err error
+	if m.network != nil {
+		if m.number, err = m.network.join(m.name); err != nil {
+			return nil, err
+		}
+	}
 	if m.claim, err = claim.New(); err != nil {
 		return nil, err
 	}
@@ -122,27 +146,43 @@ func (m *Machine) insertDisk() error {
 	m.disk = exec.Command("sh", "-ec",
 		"mount -t tmpfs -o mode=755 tmpfs disk; mkdir disk/upper disk/work; echo; exec sleep infinity")
 	m.disk.Dir = m.claim.Dir
-	m.disk.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	m.disk.Stderr = os.Stderr
-	mounted, err := m.disk.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := startForLife(m.disk, nil); err != nil {
-		return err
-	}
-	if _, err := mounted.Read(make([]byte, 1)); err != nil {
+	if err := startKeeper(m.disk, unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("cannot mount its disk: %w", err)
 	}
 	return nil
 }
 
-// bootScript runs as the machine's first process and then executes systemd. Its arguments are the
-// root directory and the claimed directory. The machine has the devices of a container and none of
-// the host's, and may not change the kernel or the clock. It boots machine.target, which starts
-// what a user's session needs and not what the host's administrator has enabled. Its root is not
-// that of a chroot(2), where the kernel permits no user namespaces; and it has a second, complete
-// /proc, without which the kernel permits none in a PID namespace of a user (mount_namespaces(7)).
+// startKeeper starts a process that keeps new namespaces, for as long as this process lives, and
+// waits until it prints that it has set them up.
+func startKeeper(cmd *exec.Cmd, namespaces uintptr) error {
+	cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: namespaces, Pdeathsig: unix.SIGKILL}
+	cmd.Stderr = os.Stderr
+	prepared, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := startForLife(cmd, nil); err != nil {
+		return err
+	}
+	_, err = prepared.Read(make([]byte, 1))
+	return err
+}
+
+func needRoot() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("it needs root; run the tests of this package as root")
+	}
+	return nil
+}
+
+// bootScript runs as the machine's first process, and startScript executes systemd at its end. Its
+// arguments are the root directory, the claimed directory and the shared directory, if any,
+// followed by those of connectScript, which runs in between if the machine has a network. The
+// machine has the devices of a container and none of the host's, and may not change the kernel or
+// the clock. It boots machine.target, which starts what a user's session needs and not what the
+// host's administrator has enabled. Its root is not that of a chroot(2), where the kernel permits
+// no user namespaces; and it has a second, complete /proc, without which the kernel permits none in
+// a PID namespace of a user (mount_namespaces(7)).
 const bootScript = `
 cd "$2"
 mount -t overlay overlay -o lowerdir="$1",upperdir=disk/upper,workdir=disk/work root
@@ -166,6 +206,7 @@ mount -t tmpfs -o mode=1777 tmpfs tmp
 mkdir -p run/host/testbed run/host/proc run/systemd/system
 mount -t proc proc run/host/proc
 mount --bind "$2/host" run/host/testbed
+[ -z "$3" ] || mount --bind "$3" srv
 cat proc/sys/kernel/random/uuid >run/host/boot_id
 mount --bind run/host/boot_id proc/sys/kernel/random/boot_id
 cat >run/systemd/system/machine.target <<UNIT
@@ -176,6 +217,9 @@ Wants=dbus.socket dbus.service systemd-logind.service systemd-user-sessions.serv
 After=sysinit.target dbus.socket dbus.service systemd-logind.service systemd-user-sessions.service
 AllowIsolate=yes
 UNIT
+`
+
+const startScript = `
 pivot_root . .
 umount --lazy --no-canonicalize .
 exec env -i container=corral NOTIFY_SOCKET=/run/host/testbed/notify PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -208,9 +252,15 @@ func (m *Machine) boot() error {
 	if err != nil {
 		return err
 	}
-	m.init = exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", m.disk.Process.Pid), "--", "unshare",
-		"--mount", "--cgroup", "--uts", "--ipc", "--net", "--",
-		"sh", "-ec", bootScript, "sh", m.root, m.claim.Dir)
+	script, arguments := bootScript+startScript, []string{m.root, m.claim.Dir, m.share}
+	if n := m.network; n != nil {
+		script = bootScript + connectScript + startScript
+		arguments = append(arguments, m.name, n.namespace(), strconv.Itoa(m.number), strings.Join(m.port, " "), n.hosts())
+	}
+	m.init = exec.Command("nsenter", slices.Concat([]string{
+		fmt.Sprintf("--mount=/proc/%d/ns/mnt", m.disk.Process.Pid), "--", "unshare",
+		"--mount", "--cgroup", "--uts", "--ipc", "--net", "--", "sh", "-ec", script, "sh",
+	}, arguments)...)
 	m.init.Stdout, m.init.Stderr = console, console
 	m.init.SysProcAttr = &unix.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID, UseCgroupFD: true, CgroupFD: int(cgroup.Fd()), Setsid: true, Pdeathsig: unix.SIGKILL,
@@ -275,6 +325,7 @@ func (m *Machine) Crash() {
 	if m.init == nil {
 		m.t.Fatalf("cannot crash the machine: it is switched off")
 	}
+	m.unplug() // first: the kernel closes the connections of processes that die, which a power loss does not
 	_ = unix.Kill(m.init.Process.Pid, unix.SIGKILL)
 	<-m.ended
 	m.off()
@@ -284,6 +335,7 @@ func (m *Machine) Crash() {
 // while the machine runs.
 func (m *Machine) off() {
 	m.init = nil
+	m.unplug()
 	if err := claim.RemoveCgroup(m.claimedCgroup()); err != nil {
 		m.t.Logf("machine: %v", err)
 	}

@@ -4,11 +4,17 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
@@ -53,28 +59,117 @@ printf 'StrictHostKeyChecking accept-new\nBatchMode yes\nLogLevel ERROR\n' >~/.s
 // same one for make upgrade-test.
 const olderCommit = "bbaa65f"
 
-// TestHosts_AnOlderCorral controls a host that has not been upgraded yet, which reboots and loses
-// its network in between.
-func TestHosts_AnOlderCorral(t *testing.T) {
+// TestHosts_InOneList follows and directs three machines from a fourth one. One of them reboots,
+// one loses its network for a minute, and one has not been upgraded for a long time.
+func TestHosts_InOneList(t *testing.T) {
 	t.Parallel()
-	hosts := newHosts(t, host{name: "laptop"}, host{name: "old", tree: installedFrom(t, olderCommit)})
-	laptop, old := hosts[0], hosts[1]
-	remote := func(args ...string) (string, int) {
-		return laptop.try(append([]string{"timeout", "20", "corralctl", "-H", "old"}, args...)...)
+	all := newHosts(t, host{name: "laptop"}, host{name: "gpu"}, host{name: "build"},
+		host{name: "old", tree: installedFrom(t, olderCommit)})
+	laptop, gpu, build := all[0], all[1], all[2]
+	laptop.do("sh", "-ec", `mkdir -p ~/.config/corral
+printf '[Corral]\nHosts=gpu build old @lab=gpu,build\n' >~/.config/corral/corral.conf`)
+	ctl := func(args ...string) (string, int) {
+		return laptop.try(append([]string{"timeout", "30", "corralctl"}, args...)...)
 	}
-	assert.Equal(t, "corralctl 0.0.0+git"+olderCommit, laptop.do("ssh", "old", "corralctl", "--version"))
-	out, code := remote("run", "--dir", "/tmp", "--id", "there", "--", "sleep", "1000")
-	assert.Zero(t, code, out)
-	old.Disconnect()
-	_, code = laptop.try("timeout", "2", "corralctl", "-H", "old", "list")
-	assert.Equal(t, 124, code, "no answer, and no error")
-	old.Connect()
-	out, code = remote("is-active", "there")
-	assert.Equal(t, "running 0", fmt.Sprint(out, " ", code))
-	old.Crash()
-	old.Boot()
-	old.User("ann")
-	laptop.do("timeout", "30", "sh", "-c", "until ssh old true; do sleep 0.1; done")
-	out, code = remote("is-active", "there")
-	assert.Equal(t, "failed 3", fmt.Sprint(out, " ", code), "after a power loss")
+	works := func(args ...string) string {
+		t.Helper()
+		out, code := ctl(args...)
+		assert.Zero(t, code, "%s: %s", args, out)
+		return out
+	}
+	for _, name := range []string{"gpu", "build", "old"} {
+		works("-H", name, "run", "--dir", "/tmp", "--id", "shop", "--", "sh", "-c", "echo on $HOSTNAME; exec cat")
+	}
+	works("run", "--dir", "/tmp", "--id", "shop", "--", "cat")
+	assert.Equal(t, "build:shop running\ngpu:shop   running\nold:shop   running\nshop       running",
+		works("-H", "@all", "list", "--no-legend", "--columns=id,state"))
+
+	// top and monitor follow all of them.
+	laptop.do("tmux", "-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", "corralctl -H @all top")
+	shows := func(why string, lines ...string) {
+		t.Helper()
+		screen := ""
+		testbed.Poll(t, why, func() bool {
+			screen = laptop.do("tmux", "capture-pane", "-p")
+			for _, line := range lines {
+				if !regexp.MustCompile("(?m)^(..)?" + line).MatchString(screen) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	shows("all are running", "build:shop +sh +running", "gpu:shop +sh +running", "old:shop +sh +running",
+		"shop +cat +running")
+	monitor := laptop.Command("ann", "corralctl", "-H", "@all", "monitor", "--json=short")
+	events, err := monitor.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, monitor.Start())
+	received := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(events)
+		received <- string(text)
+	}()
+	job := laptop.Command("ann", "corralctl", "-H", "build", "run", "--wait", "--dir", "/tmp", "--id", "job", "--",
+		"sh", "-c", "until [ -e /tmp/go ]; do sleep 0.1; done; exit 5")
+	require.NoError(t, job.Start())
+	shows("the job is running", "build:job +sh +running")
+
+	// The network of build is lost. Its sessions continue, and so does everything else.
+	build.Disconnect()
+	lost := time.Now()
+	shows("build is lost", "build:shop +sh +unknown", "build:job +sh +unknown", "gpu:shop +sh +running",
+		"build cannot be reached: the connection was lost")
+	out, code := ctl("-H", "@all", "list", "--no-legend", "--columns=id")
+	assert.Equal(t, "gpu:shop\nold:shop\nshop\ncorralctl: build cannot be reached: no answer within 2s 0",
+		fmt.Sprint(out, " ", code))
+	for _, verb := range []string{"stop", "freeze", "rm"} {
+		out, code = ctl("-H", "gpu,build", verb, "shop")
+		assert.Equal(t, 5, code, out)
+		assert.Contains(t, out, `"shop": the session may be on build, which cannot be reached`)
+	}
+	out, code = ctl("-H", "gpu,old", "stop", "sho")
+	assert.Equal(t, `corralctl: cannot stop "sho": ambiguous id: matches gpu:shop, old:shop 1`, fmt.Sprint(out, " ", code))
+	build.do("touch", "/tmp/go")
+	build.do("corralctl", "stop", "shop")
+
+	// Meanwhile gpu is switched off, and on.
+	gpu.PowerOff()
+	shows("gpu is off", "gpu:shop +sh +unknown", "shop +cat +running")
+	gpu.Boot()
+	gpu.User("ann")
+	shows("gpu is back", "gpu:shop +sh +suspended")
+	works("restart", "gpu:shop")
+	shows("its session is running again", "gpu:shop +sh +running")
+	assert.Equal(t, "running", gpu.do("corralctl", "is-active", "shop"))
+
+	// What both versions have works on the old host; the difference is named.
+	works("send", "old:shop", "hello there")
+	testbed.Poll(t, "the text is shown", func() bool { return strings.Contains(works("peek", "old:shop"), "hello there") })
+	out, code = ctl("continue", "old:shop")
+	assert.Equal(t, 1, code)
+	assert.Regexp(t, `^corralctl: cannot continue "old:shop": corrald 0.0.0\+git`+olderCommit+
+		` there cannot do this, and corralctl is `, out)
+	works("stop", "old:shop")
+	assert.Equal(t, "stopped", works("show", "-P", "State", "old:shop"))
+
+	<-time.After(time.Until(lost.Add(time.Minute)))
+	build.Connect()
+	shows("build is back", "build:shop +sh +stopped", "build:job +sh +failed +exit 5", "gpu:shop +sh +running",
+		"old:shop +sh +stopped", "shop +cat +running")
+	require.Error(t, job.Wait())
+	assert.Equal(t, 5, job.ProcessState.ExitCode())
+	assert.Equal(t, "failed | exit-code | 1 | 5 | command exited with code 5", build.result("job"))
+	laptop.do("tmux", "kill-server")
+	works("stop", "shop")
+	require.NoError(t, monitor.Process.Signal(os.Interrupt))
+	_ = monitor.Wait()
+	text := testbed.Receive(t, received, "the events")
+	for _, want := range []string{
+		`"Event":"daemon-gone","Host":"build"`, `"Event":"daemon-back","Host":"build"`,
+		`"Event":"daemon-gone","Host":"gpu"`, `"Event":"daemon-back","Host":"gpu"`,
+		`"Event":"changed","Id":"build:job"`, `"Event":"changed","Id":"old:shop"`,
+	} {
+		assert.Contains(t, text, want)
+	}
 }

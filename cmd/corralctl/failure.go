@@ -13,6 +13,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/dbusapi/word"
+	"github.com/corrald/corral/internal/version"
 )
 
 // The exit codes.
@@ -117,6 +118,9 @@ func (c *ctl) cannotFor(doing, object, id string, err error) *failure {
 	case dbusapi.ConversationBusy:
 		return &failure{exitFailed, prefix + ": " + err.Error(), c.holderHint(c.inspect(id))}
 	}
+	if short == dbusapi.UnknownMethod || short == dbusapi.UnknownInterface {
+		return &failure{code: exitFailed, message: prefix + ": " + c.missingMethodText(id)}
+	}
 	f = &failure{exitFailed, failureMessage(prefix, object, err), hintFor(short, id)}
 	switch {
 	case short == dbusapi.InvalidState && mustBeThawed(doing, c.inspect(id)):
@@ -129,6 +133,17 @@ func (c *ctl) cannotFor(doing, object, id string, err error) *failure {
 		c.addSearchPath(f, id)
 	}
 	return f
+}
+
+// missingMethodText describes that the corrald of a session is too old for a call.
+func (c *ctl) missingMethodText(id string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+	defer cancel()
+	manager, err := c.client.OfSession(id).Manager(ctx)
+	if err != nil || manager.Version == "" {
+		manager.Version = "of an unknown version"
+	}
+	return fmt.Sprintf("corrald %s there cannot do this, and corralctl is %s", manager.Version, version.Version)
 }
 
 // mustBeThawed returns whether a call is refused because the session is frozen. A run cannot begin

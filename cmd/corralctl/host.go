@@ -125,9 +125,9 @@ func (c *ctl) isOnHost(id string) bool { return !c.hostOf(id).IsLocal() }
 // reach returns the arguments of corralctl for a verb about a session.
 func (c *ctl) reach(id, verb string) []string {
 	if h := c.onlyHost(); h.Name == "" && !h.IsLocal() {
-		return []string{c.hostOption(), verb, "--", id}
+		return []string{c.hostOption(), verb, id}
 	}
-	return []string{verb, "--", id}
+	return []string{verb, id}
 }
 
 // hostOption returns the option that selects the only host.

@@ -48,6 +48,46 @@ func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
 	}
 }
 
+// Among sessions of several hosts, an id without a host is never resolved by chance.
+func TestMatch_NeverGuessesTheHost(t *testing.T) {
+	sessions := []dbusapi.SessionRow{
+		{ID: "gpu:shop"}, {ID: "gpu:site"}, {ID: "build:shop"}, {ID: "build:shopping"}, {ID: "build:old", State: "archived"},
+		{ID: "api"}, {ID: "gpu:api"},
+	}
+	for _, row := range []struct {
+		word string
+		want []string
+		text string // of the error
+	}{
+		{"gpu:shop", []string{"gpu:shop"}, ""},
+		{"build:shop", []string{"build:shop"}, ""},
+		{"gpu:sh", []string{"gpu:shop"}, ""},
+		{"gpu:s", nil, "ambiguous id: matches gpu:shop, gpu:site"},
+		{"shop", nil, "ambiguous id: matches gpu:shop, build:shop"},
+		{"shoppi", []string{"build:shopping"}, ""},
+		{"site", []string{"gpu:site"}, ""},
+		{"old", []string{"build:old"}, ""},
+		{"ol", nil, "no such session"},
+		{"api", []string{"api"}, ""}, // as it is listed: this machine's
+		{"ap", nil, "ambiguous id: matches api, gpu:api"},
+		{"sh*", []string{"gpu:shop", "build:shop", "build:shopping"}, ""},
+		{"gpu:*", []string{"gpu:shop", "gpu:site", "gpu:api"}, ""},
+		{"*", []string{"gpu:shop", "gpu:site", "build:shop", "build:shopping", "api", "gpu:api"}, ""},
+		{"gpu:", nil, "no such session"},
+		{"gpu", nil, "no such session"},
+		{":shop", nil, "no such session"},
+		{"a:gpu:shop", nil, "no such session"},
+	} {
+		ids, err := match(row.word, sessions, false)
+		assert.Equal(t, row.want, ids, row.word)
+		if row.text == "" {
+			require.NoError(t, err, row.word)
+		} else {
+			require.EqualError(t, err, row.text, row.word)
+		}
+	}
+}
+
 func TestNearest_SuggestsASimilarID(t *testing.T) {
 	sessions := []dbusapi.SessionRow{{ID: "fix-auth"}, {ID: "fix-docs"}, {ID: "old", State: "archived"}, {ID: "shop"}}
 	for word, want := range map[string]string{"fix-atuh": "fix-auth", "fxi-docs": "fix-docs", "shpo": "shop", "ols": "",

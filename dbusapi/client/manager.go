@@ -222,13 +222,18 @@ func (c *Client) RestartSession(ctx context.Context, id string) error {
 	return c.begin(ctx, id, word.Restart, gitTimeout)
 }
 
-// begin starts a run and waits until it is running. how is start, resume or restart.
+// begin starts a run and waits until it is running. how is start, resume or restart. Without
+// options, as on another machine, it calls the method that every version has.
 func (c *Client) begin(ctx context.Context, id, how string, timeout time.Duration) error {
 	on, id, err := c.route(ctx, id)
 	if err != nil {
 		return err
 	}
-	return on.manager(ctx, "BeginSession", timeout, []any{id, how, on.runOptions()})
+	if options := on.runOptions(); len(options) > 0 {
+		return on.manager(ctx, "BeginSession", timeout, []any{id, how, options})
+	}
+	methods := map[string]string{word.Start: "StartSession", word.Resume: "ResumeSession", word.Restart: "RestartSession"}
+	return on.manager(ctx, methods[how], timeout, []any{id})
 }
 
 // PostBegin starts a run like StartSession, ResumeSession or RestartSession, without waiting until
@@ -346,7 +351,10 @@ func (c *Client) SendInput(ctx context.Context, id, text string, flags uint64) e
 	if err != nil {
 		return err
 	}
-	return on.manager(ctx, "SendInputEx", slowTimeout, []any{id, text, flags, on.beginOptions()})
+	if options := on.beginOptions(); len(options) > 0 {
+		return on.manager(ctx, "SendInputEx", slowTimeout, []any{id, text, flags, options})
+	}
+	return on.manager(ctx, "SendInput", slowTimeout, []any{id, text, flags})
 }
 
 // Report is a status report of an agent or of its hooks. Empty fields are not sent.

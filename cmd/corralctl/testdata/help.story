@@ -26,7 +26,7 @@ Examples:
 
 $ corralctl help options
 Options of every verb:
-  -a, --all             every session; with list and top: archived ones too
+  -a, --all              every session; with list and top: archived ones too
 ...
 
 $ corralctl --help | head -3; corralctl --help | tail -7

@@ -49,6 +49,9 @@ func TestSSH_ControlsAnotherMachine(t *testing.T) {
 		remote("run", "--dir", "/tmp", "--id", "far", "--", "sh", "-c", "echo here I am; exec cat"))
 	assert.Regexp(t, `^far sh running .* /tmp$`, remote("list", "--no-legend"))
 	assert.Equal(t, "running", d.do("corralctl", "is-active", "far"))
+	// On the machine itself, root reaches her without ssh.
+	assert.Equal(t, "running\n", d.Run("corralctl", "-M", "ann@", "is-active", "far"))
+	assert.Contains(t, d.Run("corralctl", "-M", "ann@", "logs", "far"), "here I am")
 	assert.Contains(t, remote("status", "far"), "here I am")
 	remote("send", "far", "a word from afar")
 	assert.Contains(t, remote("logs", "far"), "here I am")
@@ -82,6 +85,6 @@ func TestSSH_ControlsAnotherMachine(t *testing.T) {
 	assert.Contains(t, strings.Join(received, "\n"), `"Id":"far"`)
 	require.NoError(t, monitor.Process.Kill())
 	_ = monitor.Wait()
-	out, code = fails("-H", "nobody@desk", "list")
+	out, code = laptop.try("corralctl", "-H", "nobody@desk", "list")
 	assert.Equal(t, 5, code, out)
 }

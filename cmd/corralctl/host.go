@@ -141,7 +141,10 @@ func (c *ctl) hostOption() string {
 // hostCommand returns a command line of the only host as a person would run it from here.
 func (c *ctl) hostCommand(command string) string {
 	h := c.onlyHost()
-	if h.Destination == "" || c.hasSeveralHosts() {
+	switch {
+	case h.Machine != "":
+		return strings.Replace(command, " --user ", " --user --machine="+h.Machine+" ", 1)
+	case h.Destination == "" || c.hasSeveralHosts():
 		return command
 	}
 	return "ssh " + h.Destination + " " + command

@@ -2,18 +2,22 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
 )
 
 // bridge is the command that connects its standard input and output to the bus of the user that it
@@ -34,7 +38,10 @@ func (h Host) Dial(ctx context.Context, asks bool) (*client.Client, error) {
 	words := []string{"ssh", "-xT"}
 	switch {
 	case h.Machine != "":
-		words = []string{"systemd-stdio-bridge", "--user", "--machine=" + h.Machine}
+		words = inMachine(h.Machine, "--pipe", "/bin/sh", "-c", bridge)
+		if !asks {
+			words = slices.Insert(words, 1, "--no-ask-password")
+		}
 	case asks:
 		words = append(words, "--", h.Destination, bridge)
 	default:
@@ -63,6 +70,23 @@ func (h Host) Dial(ctx context.Context, asks bool) (*client.Client, error) {
 		return nil, b.explain(err)
 	}
 	return c, nil
+}
+
+// inMachine returns the command line that runs a program in a login session of a user of a local
+// machine, as systemctl --machine= does. Without "@", the user is root; if one side of it is empty,
+// it is the own user name, or this machine.
+func inMachine(machine, streams string, argv ...string) []string {
+	name, host, at := strings.Cut(machine, "@")
+	if !at {
+		name, host = "root", machine
+	}
+	if name == "" {
+		if self, err := user.Current(); err == nil {
+			name = self.Username
+		}
+	}
+	return append([]string{"systemd-run", "--machine=" + cmp.Or(host, config.LocalHost), streams, "--quiet", "--wait",
+		"--collect", "--property=User=" + name, "--property=PAMName=login", "--"}, argv...)
 }
 
 // bridged is the connection to a bus on another machine.
@@ -123,11 +147,10 @@ func (h Host) Command(terminal bool, argv ...string) []string {
 	case h.IsLocal():
 		return argv
 	case h.Machine != "":
-		words := []string{"systemd-run", "--user", "--machine=" + h.Machine, "--quiet", "--wait", "--collect", "--pipe"}
 		if terminal {
-			words[len(words)-1] = "--pty"
+			return inMachine(h.Machine, "--pty", argv...)
 		}
-		return append(append(words, "--"), argv...)
+		return inMachine(h.Machine, "--pipe", argv...)
 	}
 	words := []string{"ssh"}
 	if terminal {

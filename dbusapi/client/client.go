@@ -224,7 +224,14 @@ func (e *NoAnswerError) Unwrap() error { return context.DeadlineExceeded }
 // DisableAutoStart makes all later calls fail with an IsUnreachable error if no daemon is running,
 // instead of starting it. It is for clients that follow the daemon's signals: they must not restart
 // a daemon that was stopped or removed.
-func (c *Client) DisableAutoStart() { c.noAutoStart.Store(true) }
+func (c *Client) DisableAutoStart() {
+	c.noAutoStart.Store(true)
+	if c.hosts != nil {
+		for _, h := range c.hosts.all {
+			h.noAutoStart.Store(true)
+		}
+	}
+}
 
 func (c *Client) flags() dbus.Flags {
 	if c.noAutoStart.Load() {

@@ -98,7 +98,8 @@ type hostList struct {
 
 type host struct {
 	Host
-	last atomic.Pointer[attempt]
+	last        atomic.Pointer[attempt]
+	noAutoStart atomic.Bool
 }
 
 // attempt is an attempt to connect to a host. The client and the error are set when it has ended.
@@ -184,13 +185,13 @@ func (c *Client) only(ctx context.Context) (*Client, error) {
 	return c.connectedTo(ctx, c.hosts.all[0])
 }
 
-// connectedTo returns the connection to a host, which is then used like this client.
+// connectedTo returns the connection to a host, on which DisableAutoStart applies.
 func (c *Client) connectedTo(ctx context.Context, h *host) (*Client, error) {
 	bus, err := h.connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if c.noAutoStart.Load() {
+	if h.noAutoStart.Load() {
 		bus.DisableAutoStart()
 	}
 	return bus, nil
@@ -216,7 +217,6 @@ func (c *Client) Of(name string) *Client {
 	one := &Client{Environment: c.Environment, Now: c.Now, hosts: &hostList{
 		ctx: c.hosts.ctx, cancel: func() {}, several: c.hosts.several,
 	}}
-	one.noAutoStart.Store(c.noAutoStart.Load())
 	for _, h := range c.hosts.all {
 		if h.Name == name {
 			one.hosts.all = append(one.hosts.all, h)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -29,8 +30,8 @@ const bridge = `exec sh -c 'exec systemd-stdio-bridge --bus-path=unix:path=${XDG
 const connectSeconds = "10"
 
 // Dial connects to the bus of the user on the host. With asks, ssh may ask for a password on the
-// terminal, and prints its errors there. The connection lasts until it is closed or ctx is done.
-// Errors: *client.ConnectError.
+// terminal, and prints its errors there until the connection is made. The connection lasts until it
+// is closed or ctx is done. Errors: *client.ConnectError.
 func (h Host) Dial(ctx context.Context, asks bool) (*client.Client, error) {
 	if h.IsLocal() {
 		return client.Connect(ctx)
@@ -50,9 +51,8 @@ func (h Host) Dial(ctx context.Context, asks bool) (*client.Client, error) {
 	b := &bridged{command: exec.CommandContext(ctx, words[0], words[1:]...)}
 	b.wait = sync.OnceFunc(func() { _ = b.command.Wait() })
 	b.command.Stderr = &b.errors
-	if asks {
-		b.command.Stderr = os.Stderr
-	} else {
+	b.errors.isPrinted.Store(asks)
+	if !asks {
 		b.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it cannot use the terminal
 	}
 	var err error
@@ -69,6 +69,7 @@ func (h Host) Dial(ctx context.Context, asks bool) (*client.Client, error) {
 	if err != nil {
 		return nil, b.explain(err)
 	}
+	b.errors.isPrinted.Store(false) // a full screen may follow
 	return c, nil
 }
 
@@ -121,12 +122,18 @@ func (b *bridged) explain(err error) error {
 	return err
 }
 
-// lastLine keeps the end of what a command prints to standard error.
-type lastLine struct{ text []byte }
+// lastLine keeps the end of what a command prints to standard error, or passes it on.
+type lastLine struct {
+	isPrinted atomic.Bool
+	text      []byte
+}
 
 const maxLine = 512
 
 func (l *lastLine) Write(p []byte) (int, error) {
+	if l.isPrinted.Load() {
+		return os.Stderr.Write(p)
+	}
 	l.text = append(l.text, p...)
 	if n := len(l.text); n > maxLine {
 		l.text = append([]byte(nil), l.text[n-maxLine:]...)

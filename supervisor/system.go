@@ -66,8 +66,9 @@ var ErrNoShim = errors.New("the shim does not run")
 type Systemd interface {
 	// Scopes lists the scopes of sessions.
 	Scopes(ctx context.Context) ([]Scope, error)
-	// Watch makes systemd report the ends of scopes that an earlier daemon has started.
-	Watch(ctx context.Context, units ...string) error
+	// Watch makes systemd report the ends of scopes that an earlier daemon has started. They are given
+	// with their control groups, "" where that is not known.
+	Watch(ctx context.Context, controlGroups map[string]string) error
 	// Abandon leaves these scopes to systemd: if they are stopped from now on, systemd sends SIGTERM
 	// itself, instead of leaving that to the daemon. It returns the names of those that systemd has
 	// begun to stop before.

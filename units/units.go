@@ -218,12 +218,15 @@ func (m *Manager) call(ctx context.Context, f func(context.Context, *client) err
 	return err
 }
 
-// Watch starts to report events of the scopes. The state of a scope that is already watched is
-// reset.
-func (m *Manager) Watch(ctx context.Context, names ...string) error {
+// Watch starts to report events of the scopes, which are given with their control groups, "" where
+// that is not known. The state of a scope that is already watched is reset.
+func (m *Manager) Watch(ctx context.Context, controlGroups map[string]string) error {
 	return m.runOnLoop(ctx, func(ws *watches) {
-		for _, name := range names {
-			m.addWatch(ws, name).running = true
+		for name, group := range controlGroups {
+			w := m.addWatch(ws, name)
+			if w.running = true; group != "" {
+				w.cgroup = group
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,59 +10,143 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/unitname"
 )
 
-// adopted is the number of running sessions that the bar of the adoption refers to.
+// adopted is the number of running sessions that the bars of the adoption and the stop refer to.
 const adopted = 1000
 
 // adoption measures the time from the exec of a new corrald after a crash to its first reply on the
-// bus, by which time it has adopted every session. The floor is a program that asks systemd for the
-// scopes and reads the records.
+// bus, by which time it has adopted every session, and its memory then. Meanwhile, every third
+// agent has exited. The floor is a program that asks systemd for the scopes and reads the records.
 func adoption(ctx context.Context, b *bench) ([]row, error) {
 	if err := b.gather(ctx, adopted); err != nil {
 		return nil, err
 	}
 	r := row{
-		name: fmt.Sprintf("adoption of %d sessions: exec to first answer", b.many), unit: "ms", bar: neverAbove(1000, "ms"),
+		name: fmt.Sprintf("adoption of %d sessions, a third ended: exec to first answer", b.many), unit: "ms",
+		bar: neverAbove(1000, "ms"),
 	}
-	var cpu sample
-	for range b.times(7) {
-		if err := b.killDaemon(ctx); err != nil {
+	resident := row{
+		name: fmt.Sprintf("corrald, resident memory after the adoption of %d sessions", b.many), unit: "MiB",
+		bar: neverAbove(20, "MiB"),
+	}
+	var cpu, peak sample
+	for range b.times(5) {
+		if err := b.crashAndAdopt(ctx, &r, &resident, &peak, &cpu); err != nil {
 			return nil, err
 		}
-		before := time.Now()
-		if err := b.startDaemon(ctx); err != nil {
-			return nil, err
-		}
-		rows, err := b.client.ListSessions(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r.values = append(r.values, milliseconds(time.Since(before)))
-		for _, s := range rows {
-			if s.State != "running" {
-				return nil, fmt.Errorf("session %q is %s after the adoption", s.ID, s.State)
-			}
-		}
-		if len(rows) != b.many {
-			return nil, fmt.Errorf("%d sessions after the adoption, %d before", len(rows), b.many)
-		}
-		u, err := used(b.daemon.Process.Pid)
-		if err != nil {
-			return nil, err
-		}
-		cpu = append(cpu, milliseconds(u.cpu))
-		before = time.Now()
-		if err := b.runAs(ctx, roleSurvey, filepath.Join(b.work(), "state", "corral", "sessions")); err != nil {
-			return nil, err
-		}
-		r.floor = append(r.floor, milliseconds(time.Since(before)))
 	}
 	r.note("the daemon's own CPU time until then: median %s ms", number(cpu.median()))
-	return []row{r}, nil
+	resident.note("the most that it had until then: %s MiB", number(peak.max()))
+	return []row{r, resident}, nil
+}
+
+// crashAndAdopt kills the daemon, ends every third agent, and measures one adoption.
+func (b *bench) crashAndAdopt(ctx context.Context, r, resident *row, peak, cpu *sample) error {
+	ended, err := b.third(ctx)
+	if err == nil {
+		err = b.killDaemon(ctx)
+	}
+	if err == nil {
+		err = endAgents(ended)
+	}
+	if err != nil {
+		return err
+	}
+	before := time.Now()
+	if err := b.startDaemon(ctx); err != nil {
+		return err
+	}
+	rows, err := b.client.ListSessions(ctx)
+	if err != nil {
+		return err
+	}
+	r.values = append(r.values, milliseconds(time.Since(before)))
+	pid := b.daemon.Process.Pid
+	m, err := occupied(pid)
+	if err != nil {
+		return err
+	}
+	status, err := readFields(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return err
+	}
+	u, err := used(pid)
+	if err != nil {
+		return err
+	}
+	resident.values = append(resident.values, m.rss)
+	*peak, *cpu = append(*peak, float64(status["VmHWM"])/1024), append(*cpu, milliseconds(u.cpu))
+	if err := checkAdopted(rows, b.many, ended); err != nil {
+		return err
+	}
+	before = time.Now()
+	if err := b.runAs(ctx, roleSurvey, filepath.Join(b.work(), "state", "corral", "sessions")); err != nil {
+		return err
+	}
+	r.floor = append(r.floor, milliseconds(time.Since(before)))
+	return b.startAgain(ctx, ended)
+}
+
+// third returns every third running session.
+func (b *bench) third(ctx context.Context) ([]client.Session, error) {
+	all, err := b.client.Sessions(ctx)
+	var third []client.Session
+	for i, s := range all {
+		if i%3 == 0 && s.State == "running" {
+			third = append(third, s)
+		}
+	}
+	return third, err
+}
+
+// endAgents ends the agents of the sessions by SIGTERM, and returns when their exits are recorded:
+// when their shims have exited.
+func endAgents(sessions []client.Session) error {
+	return parallel(len(sessions), func(i int) error {
+		agent := int(sessions[i].MainPID)
+		status, err := proc.Stat(agent)
+		if err != nil {
+			return err
+		}
+		shim, err := unix.PidfdOpen(status.Parent, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(shim) }()
+		if err := unix.Kill(agent, unix.SIGTERM); err != nil {
+			return err
+		}
+		if !proc.WaitExit(shim, timeout) {
+			return fmt.Errorf("the shim of session %q has not exited", sessions[i].Id)
+		}
+		return nil
+	})
+}
+
+// checkAdopted checks that the rows are those of n sessions, all of which run except those that
+// have ended.
+func checkAdopted(rows []dbusapi.SessionRow, n int, ended []client.Session) error {
+	if len(rows) != n {
+		return fmt.Errorf("%d sessions after the adoption, %d before", len(rows), n)
+	}
+	expected := map[string]string{}
+	for _, s := range ended {
+		expected[s.Id] = "failed"
+	}
+	for _, s := range rows {
+		if state := cmp.Or(expected[s.ID], "running"); s.State != state {
+			return fmt.Errorf("session %q is %s after the adoption, not %s", s.ID, s.State, state)
+		}
+	}
+	return nil
 }
 
 // killDaemon kills the daemon and returns once its name has disappeared from the bus.

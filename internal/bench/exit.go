@@ -26,7 +26,8 @@ func exitAmongMany(ctx context.Context, b *bench) ([]row, error) {
 }
 
 // exits measures the time from an agent's exit to the signal with the session's new State. The
-// floor is a parent that waits for the same program with wait4 and then emits one signal.
+// floor is a parent that waits for the same program with wait4 and then emits one signal. The floor
+// of the second row is what systemd publishes of a service that runs the program.
 func exits(ctx context.Context, b *bench, name string) ([]row, error) {
 	r := row{name: name, unit: "ms", bar: ratioAtMost(3).and(neverAbove(50, "ms"))}
 	s, err := build(filepath.Join(b.work(), "exits"))
@@ -39,6 +40,10 @@ func exits(ctx context.Context, b *bench, name string) ([]row, error) {
 		return nil, err
 	}
 	defer parent.close()
+	service := row{name: name + ", beside a service's", unit: "ms", bar: ratioAtMost(1.5)}
+	if err := b.listener.watchService(ctx); err != nil {
+		return nil, err
+	}
 	for range b.times(200) {
 		if err := exitOfSession(ctx, b, s, &r.values); err != nil {
 			return nil, err
@@ -46,9 +51,22 @@ func exits(ctx context.Context, b *bench, name string) ([]row, error) {
 		if err := parent.exitOfChild(ctx, b, s, &r.floor); err != nil {
 			return nil, err
 		}
+		if err := exitOfService(ctx, b, s, &service.floor); err != nil {
+			return nil, err
+		}
 	}
 	r.note("the slowest exit took %s ms to be published, the floor's %s ms", number(r.values.max()), number(r.floor.max()))
-	return []row{r}, nil
+	service.values = r.values
+	return []row{r, service}, nil
+}
+
+// exitOfService is the floor with systemd.
+func exitOfService(ctx context.Context, b *bench, s *stage, to *sample) error {
+	args := append([]string{"--user", "--quiet", "--collect", "--unit=" + plainService}, b.as(roleExit, s.dir)...)
+	if err := run(ctx, "systemd-run", args...); err != nil {
+		return err
+	}
+	return exitOnStage(ctx, s, b.listener.expect(serviceFailed), to)
 }
 
 func exitOfSession(ctx context.Context, b *bench, s *stage, to *sample) error {

@@ -35,6 +35,7 @@ func init() {
 		{"memory", true, memoryOfMany},
 		{"busy", true, wakeupsBusy},
 		{"suspend", false, suspension},
+		{"stop", false, stopping},
 		{"adopt", false, adoption},
 	}
 }

@@ -98,6 +98,34 @@ func changed(id, property, value string) func(*dbus.Signal) bool {
 // childExited matches the floor's signal.
 func childExited(signal *dbus.Signal) bool { return signal.Name == floorSignal }
 
+// plainService is the unit of the service in which systemd runs the program of the exits.
+const plainService = "plain.service"
+
+// servicePath is the object of plainService.
+const servicePath = bus.SystemdPath + "/unit/plain_2eservice"
+
+// watchService subscribes to the signals of systemd about plainService.
+func (l *listener) watchService(ctx context.Context) error {
+	err := bus.Systemd(l.conn).CallWithContext(ctx, bus.SystemdManager+".Subscribe", 0).Err
+	if err == nil || bus.HasErrorName(err, bus.SystemdName+".AlreadySubscribed") {
+		err = l.conn.AddMatchSignalContext(ctx,
+			dbus.WithMatchMember("PropertiesChanged"), dbus.WithMatchObjectPath(servicePath))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot subscribe to systemd's signals: %w", err)
+	}
+	return nil
+}
+
+// serviceFailed matches the signal with which systemd publishes that plainService has failed.
+func serviceFailed(signal *dbus.Signal) bool {
+	if signal.Path != servicePath || signal.Name != changedSignal || len(signal.Body) < 2 {
+		return false
+	}
+	properties, _ := signal.Body[1].(map[string]dbus.Variant)
+	return properties["ActiveState"].Value() == "failed"
+}
+
 func (l *listener) hasOwner(ctx context.Context, name string) (bool, error) {
 	var owned bool
 	err := l.conn.BusObject().CallWithContext(ctx, bus.Name+".NameHasOwner", 0, name).Store(&owned)

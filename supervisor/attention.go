@@ -27,14 +27,14 @@ type Report struct {
 // statusReports is what is known of the status of a run's agent in addition to its facts.
 type statusReports struct {
 	e                *entry
-	attached         bool             // a client is attached to the terminal
-	detachedAt       time.Duration    // by CLOCK_MONOTONIC: when the last client detached, 0 if none has
-	answeredAt       time.Duration    // by CLOCK_MONOTONIC: when the agent was sent input that it had requested
-	lastMisreport    session.Evidence // the last report for the session that Misreported has dropped
-	nextMisreportLog time.Duration    // by CLOCK_MONOTONIC: the next such report is not logged before
-	nextSlot         time.Time        // when the next report would be accepted if bursts were not allowed
-	delayed          *delayedReport   // the last report, if it has exceeded the limit, else nil
-	timerRuns        bool             // applyDelayed will be called
+	attached         bool              // a client is attached to the terminal
+	detachedAt       time.Duration     // by CLOCK_MONOTONIC: when the last client detached, 0 if none has
+	answeredAt       time.Duration     // by CLOCK_MONOTONIC: when the agent was sent input that it had requested
+	lastMisreport    *session.Evidence // the last report for the session that Misreported has dropped, nil if none
+	nextMisreportLog time.Duration     // by CLOCK_MONOTONIC: the next such report is not logged before
+	nextSlot         time.Time         // when the next report would be accepted if bursts were not allowed
+	delayed          *delayedReport    // the last report, if it has exceeded the limit, else nil
+	timerRuns        bool              // applyDelayed will be called
 }
 
 // delayedReport is a report that is applied once the limit of reports permits it.
@@ -147,7 +147,7 @@ func (s *Supervisor) Misreported(expected, from string) error {
 	}
 	if err := s.loop.doWith(expected, func(e *entry) error {
 		r := &e.run.reports
-		r.lastMisreport = session.Evidence{
+		r.lastMisreport = &session.Evidence{
 			Subject: "activity", Source: "report", At: time.Now(), Value: "rejected: it came from a process " + where,
 		}
 		if now := s.loop.clocks.Monotonic(); r.nextMisreportLog <= now {
@@ -169,8 +169,8 @@ const misreportEvery = time.Minute
 func (s *Supervisor) Explain(id string) (facts []session.Evidence, err error) {
 	err = s.loop.doWith(id, func(e *entry) error {
 		facts = e.rec.Explain()
-		if misreport := e.run.reports.lastMisreport; !misreport.At.IsZero() {
-			facts = append(facts, misreport)
+		if misreport := e.run.reports.lastMisreport; misreport != nil {
+			facts = append(facts, *misreport)
 		}
 		return nil
 	})

@@ -20,8 +20,8 @@ import (
 // exitRecord reads the record of the exit of a run's agent.
 type exitRecord struct {
 	e        *entry
-	rejected exitstatus.Status // the last record that was found while the agent ran
-	unproven bool              // a record was found before the shim's Hello
+	rejected *exitstatus.Status // the last record that was found while the agent ran, nil if none was
+	unproven bool               // a record was found before the shim's Hello
 }
 
 // read reads and applies the exit of the current run's agent, if the shim has recorded it: in the
@@ -48,7 +48,7 @@ func (x *exitRecord) read() (found bool) {
 			if e.takeLogSlot("unreadable exit") {
 				e.loop.log.Warn("cannot read an exit status", "session", e.rec.ID, "err", err)
 			}
-		case status.RunID != r.ID || status == x.rejected: // of another run, or ignored before
+		case status.RunID != r.ID || x.rejected != nil && status == *x.rejected: // of another run, or ignored before
 		case x.isUnproven():
 			x.unproven = true // it is read again after the Hello
 		case x.isAgentRunning():
@@ -91,7 +91,7 @@ func (x *exitRecord) isAgentRunning() bool {
 func (x *exitRecord) reject(status exitstatus.Status, dir string) {
 	e, pid := x.e, x.e.rec.Run.Agent.PID
 	path := filepath.Join(dir, exitstatus.FileName)
-	x.rejected = status
+	x.rejected = &status
 	if e.takeLogSlot("forged exit") {
 		e.loop.log.Warn("ignored the recorded exit of an agent that is still running",
 			"session", e.rec.ID, "path", path, "pid", pid)

@@ -98,13 +98,13 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	go func() { ended <- d.sup.Run(running) }()
 	lost := make(chan struct{})
 	go func() { defer close(lost); forwardEvents(d.units, d.sup) }()
+	debug.SetGCPercent(gcPercent)
+	debug.FreeOSMemory()
 	if err := d.server.Serve(d.sup); err != nil {
 		return err
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	log.Info("corrald is ready", "version", version.Version, "message_id", journal.DaemonStarted)
-	debug.SetGCPercent(gcPercent)
-	debug.FreeOSMemory()
 	go d.handleLogin(running)
 	inhibited := make(chan struct{})
 	go func() { defer close(inhibited); d.inhibitor.run(running) }()

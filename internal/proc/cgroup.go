@@ -154,12 +154,18 @@ func Frozen(cgroupPath string) (frozen, above bool) {
 
 // IsPopulated reports whether a control group or one below it has processes other than zombies. It
 // returns false if the group does not exist. See cgroup.events in the kernel's cgroup-v2 document.
-func IsPopulated(cgroupPath string) bool {
+func IsPopulated(cgroupPath string) bool { return hasEvent(cgroupPath, "populated") }
+
+// IsAllFrozen reports whether all processes of a control group have stopped because it is frozen,
+// by itself or with one above it. A group that is being thawed still counts.
+func IsAllFrozen(cgroupPath string) bool { return hasEvent(cgroupPath, "frozen") }
+
+func hasEvent(cgroupPath, name string) bool {
 	dir, err := groupDir(cgroupPath)
 	if err != nil {
 		return false
 	}
 	events, _ := ReadFile(filepath.Join(dir, "cgroup.events"))
-	populated, _ := FlatKeyed(events, "populated")
-	return populated == 1
+	value, _ := FlatKeyed(events, name)
+	return value == 1
 }

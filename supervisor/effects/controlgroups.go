@@ -46,8 +46,12 @@ func (c controlGroups) StaysPopulated(group string) bool {
 	}
 }
 
-// IsFrozen implements supervisor.ControlGroups.
+// IsFrozen implements supervisor.ControlGroups. Of most groups, cgroup.events shows that they are
+// not frozen, and the groups above them need not be read.
 func (controlGroups) IsFrozen(group string) bool {
+	if !proc.IsAllFrozen(group) {
+		return false
+	}
 	frozen, _ := proc.Frozen(group)
 	return frozen
 }

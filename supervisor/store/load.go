@@ -151,8 +151,12 @@ func (s *Store) read(path, id string) (*session.Session, []Finding, error) {
 	if env.Checksum == "" {
 		found = append(found, Finding{ID: id, Kind: Edited})
 	}
-	s.readOnly[id] = env.Schema > Schema
-	s.extras[id] = more
+	if env.Schema > Schema {
+		s.readOnly[id] = true
+	}
+	if len(more.session)+len(more.runs) > 0 {
+		s.extras[id] = more
+	}
 	return rec, found, nil
 }
 

@@ -326,14 +326,29 @@ func decode(data []byte) (*session.Session, envelope, extras, error) {
 		return nil, env, extras{}, errChecksum
 	}
 	rec := new(session.Session)
-	if err := json.Unmarshal(body.Bytes(), rec); err != nil {
-		return nil, env, extras{}, err
+	hasExtras := !decodeKnown(body.Bytes(), rec)
+	if hasExtras { // or is damaged
+		rec = new(session.Session)
+		if err := json.Unmarshal(body.Bytes(), rec); err != nil {
+			return nil, env, extras{}, err
+		}
 	}
 	if env.Checksum == "" && !isComplete(rec) {
 		return nil, env, extras{}, errors.New("it has no checksum and is not the record of a session")
 	}
+	if !hasExtras {
+		return rec, env, extras{}, nil
+	}
 	more, err := extrasOf(body.Bytes())
 	return rec, env, more, err
+}
+
+// decodeKnown decodes a session in JSON, and reports whether this version knows all of its fields.
+// Most records are read only once then: the search for unknown fields takes longer than decoding.
+func decodeKnown(body []byte, rec *session.Session) bool {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	return d.Decode(rec) == nil
 }
 
 var errChecksum = errors.New("the checksum does not match")

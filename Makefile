@@ -71,7 +71,7 @@ NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils ap
 NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator python3
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test upgrade-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures lines \
+.PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test slurm-test upgrade-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures lines \
 	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures most-tests daemon-tests-1 daemon-tests-2
 
 help: ## this list
@@ -152,6 +152,9 @@ agents-test: needs-agents ## the real agents, each in real turns with a mock mod
 
 limits-test: needs-limits build guest ## as root: OOM and TasksMax, in a user-mode-linux guest that has the controllers; it is made once, in a minute or two
 	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m $$(grep -rl --include='*_test.go' '^//go:build limits' . | xargs -n 1 dirname | sort -u)
+
+slurm-test: needs-e2e build ## as root: sessions as jobs of a real Slurm with two nodes, on booted machines
+	go test -tags e2e,slurm -run '^TestSlurm$$' -count=1 -timeout 15m -v ./e2e
 
 upgrade-test: needs-test ## sessions of an older Corral, FROM a commit, are adopted, stopped and resumed by this one, and the other way round
 	UPGRADE_FROM=$(FROM) $(GOTEST) -tags upgrade -count=1 -timeout 15m -v -run '^TestUpgrade' ./cmd/corrald
@@ -242,10 +245,10 @@ INSTALLED = \
 	$(foreach f,$(EXTRAS),'644:contrib/$(f):$(DOCDIR)/examples/$(f)') \
 	$(foreach f,$(EXTRA_PROGRAMS),'755:contrib/$(f):$(DOCDIR)/examples/$(f)')
 
-# Examples for bars, trays, menus and sandboxes, of which users take what they need. The files for package
+# Examples for bars, trays, menus, sandboxes and schedulers, of which users take what they need. The files for package
 # builders are not included.
-EXTRAS = waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop sandboxes/podman.sandbox sandboxes/srt.sandbox sandboxes/srt.json
-EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/corral-rofi indicator/corral-indicator
+EXTRAS = waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop sandboxes/podman.sandbox sandboxes/srt.sandbox sandboxes/srt.json slurm/shared-home.conf
+EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/corral-rofi indicator/corral-indicator slurm/corral-job slurm/corral-prolog slurm/corral-epilog
 
 # Relative to packaging/hooks. Gemini CLI complains about hooks that another user than root can
 # change, so its hooks are not installed in home directories.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -172,4 +173,72 @@ printf '[Corral]\nHosts=gpu build old @lab=gpu,build\n' >~/.config/corral/corral
 	} {
 		assert.Contains(t, text, want)
 	}
+}
+
+// TestHosts_LostConnection: a session that was started on another host exists there with its exit,
+// whatever happens to the connection.
+func TestHosts_LostConnection(t *testing.T) {
+	t.Parallel()
+	hosts := newHosts(t, host{name: "laptop"}, host{name: "gpu"})
+	laptop, gpu := hosts[0], hosts[1]
+	start := func(id string) *exec.Cmd {
+		cmd := laptop.Command("ann", "corralctl", "-H", "gpu", "run", "--wait", "--dir", "/tmp", "--id", id, "--",
+			"sh", "-c", "until [ -e finish ]; do sleep 0.1; done; exit 6")
+		require.NoError(t, cmd.Start())
+		testbed.Poll(t, id+" runs", func() bool {
+			out, _ := gpu.try("corralctl", "is-active", id)
+			return out == "running"
+		})
+		return cmd
+	}
+	waits, killed := start("waits"), start("killed")
+	laptop.do("pkill", "-KILL", "-f", "^corralctl .* killed")
+	require.Error(t, killed.Wait())
+	laptop.do("pkill", "-KILL", "-x", "ssh") // of the first one
+	gpu.Disconnect()
+	gpu.do("touch", "/tmp/finish")
+	for _, id := range []string{"waits", "killed"} {
+		gpu.until(id, "failed")
+		assert.Equal(t, "failed | exit-code | 1 | 6 | command exited with code 6", gpu.result(id))
+	}
+	gpu.Connect()
+	_ = waits.Wait()
+	assert.Equal(t, 6, waits.ProcessState.ExitCode(), "it connects again")
+}
+
+// TestHosts_JobsOfSystemd runs the examples of docs/SCHEDULERS.md for systemd's own means.
+func TestHosts_JobsOfSystemd(t *testing.T) {
+	t.Parallel()
+	hosts := newHosts(t, host{name: "laptop"}, host{name: "gpu"})
+	laptop, gpu := hosts[0], hosts[1]
+
+	out, code := laptop.try("ssh", "gpu", "systemd-run --user --wait --pipe --quiet "+
+		"corralctl run --wait --follow --id build -- sh -c 'echo made; exit 3'")
+	assert.Equal(t, "made 3", fmt.Sprint(out, " ", code))
+
+	laptop.do("ssh", "gpu", "systemd-run --user --quiet --unit=train -p RuntimeMaxSec=8h "+
+		"corralctl run --wait --follow --id train -- "+
+		"sh -c 'trap \"echo saved; exit\" TERM; echo begun; while :; do sleep 0.1; done'")
+	testbed.Poll(t, "it has begun", func() bool {
+		out, _ := gpu.try("corralctl", "logs", "train")
+		return out == "begun"
+	})
+	laptop.do("ssh", "gpu", "systemctl --user stop train")
+	assert.Equal(t, "stopped", strings.Split(gpu.result("train"), " ")[0])
+	assert.Contains(t, gpu.Run("journalctl", "-o", "cat", "_UID=1000"), "saved\n", "its output is in the journal")
+
+	laptop.do("ssh", "gpu", "systemd-run --user --quiet --on-active=1s --timer-property=AccuracySec=1s "+
+		"corralctl run --wait -- touch /tmp/timer")
+	testbed.Poll(t, "the timer has started a session", func() bool {
+		_, code := gpu.try("test", "-e", "/tmp/timer")
+		return code == 0
+	})
+
+	// The system's own systemd, on another host.
+	gpu.Run("sh", "-ec", "mkdir -p -m 700 /root/.ssh; cp /home/ann/.ssh/authorized_keys /root/.ssh/")
+	out, code = laptop.try("systemd-run", "-H", "root@gpu", "--uid=ann", "--wait", "--quiet", "-p", "WorkingDirectory=~",
+		"-p", "StandardOutput=append:/tmp/out", "corralctl", "run", "--wait", "--follow", "--id", "nightly", "--",
+		"sh", "-c", "echo there; exit 4")
+	assert.Equal(t, " 4", fmt.Sprint(out, " ", code))
+	assert.Equal(t, "there", gpu.do("cat", "/tmp/out"))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/unitname"
 )
 
@@ -83,7 +84,11 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 				return err
 			}
 		}
-		return c.cannotOrNil("follow the log of", ids[0], o.followLog(ctx, c, ids[0]))
+		manager, err := c.client.Manager(ctx)
+		if err == nil {
+			err = o.followLog(ctx, c, sessionDirectory(manager, ids[0]), nil)
+		}
+		return c.cannotOrNil("follow the log of", ids[0], err)
 	}
 	if !o.raw {
 		c.startPager()
@@ -118,13 +123,18 @@ func (c *ctl) cannotOrNil(doing, object string, err error) error {
 	return c.cannot(doing, object, err)
 }
 
+// sessionDirectory returns the directory with the record and the log of a session.
+func sessionDirectory(manager client.Manager, id string) string {
+	return filepath.Join(manager.StateDirectory, "sessions", id)
+}
+
 // showLog writes the log of one session.
 func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 	manager, err := c.client.OfSession(id).Manager(ctx)
 	if err != nil {
 		return err
 	}
-	directory := filepath.Join(manager.StateDirectory, "sessions", id)
+	directory := sessionDirectory(manager, id)
 	files, err := openLogFiles(directory, func() (*os.File, error) { return c.client.OpenLog(ctx, id) })
 	if err != nil {
 		return err

@@ -51,7 +51,9 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 		f.BoolVar(&r.spec.NoSetup, "no-setup", false, "do not set up the new worktree")
 		f.BoolVar(&r.attach, "attach", false, "attach to the session")
 		f.BoolVar(&r.wait, "wait", false, "wait until it has ended and exit with its code")
-		for _, name := range []string{"exclusive", "no-setup", "ports"} {
+		f.BoolVarP(&r.follow, "follow", "f", false, "with --wait: print the output of the agent")
+		f.BoolVar(&r.sameLimits, "same-limits", false, "limit its memory and CPUs as those of the caller")
+		for _, name := range []string{"exclusive", "follow", "same-limits", "no-setup", "ports"} {
 			_ = f.SetAnnotation(name, rareOption, nil)
 		}
 		return r.run
@@ -73,6 +75,8 @@ type runOptions struct {
 	labels      []string
 	attach      bool
 	wait        bool
+	follow      bool // print the output of the agent while waiting
+	sameLimits  bool // the limits of the caller
 	now         *bool
 }
 
@@ -98,7 +102,7 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 		return err
 	}
 	r.program, c.now = agent, *r.now
-	if err := r.complete(c); err != nil {
+	if err := r.complete(ctx, c); err != nil {
 		return usageError(c.name, err)
 	}
 	if r.attach && !c.onTerminal() { // before a session is created that nobody is attached to
@@ -166,7 +170,13 @@ func (r *runOptions) resolveFork(ctx context.Context, c *ctl, agent string) (str
 
 // complete sets the rest of the spec from the options, the current directory and, for --prompt=-,
 // standard input.
-func (r *runOptions) complete(c *ctl) error {
+func (r *runOptions) complete(ctx context.Context, c *ctl) error {
+	if err := r.checkCombination(c); err != nil {
+		return err
+	}
+	if err := r.addCallerLimits(ctx, c); err != nil {
+		return err
+	}
 	var err error
 	if r.spec.WorkingDirectory, err = r.workspace(c); err != nil {
 		return err
@@ -182,9 +192,6 @@ func (r *runOptions) complete(c *ctl) error {
 	}
 	if r.spec.OnLogin != "" && !slices.Contains(word.LoginActions, r.spec.OnLogin) {
 		return fmt.Errorf("invalid value %q for --on-login: expected ignore, resume or start", r.spec.OnLogin)
-	}
-	if err := r.checkCombination(c); err != nil {
-		return err
 	}
 	if r.spec.Prompt == "-" {
 		text, err := io.ReadAll(io.LimitReader(c.in, maxText))
@@ -209,6 +216,10 @@ func (r *runOptions) checkCombination(c *ctl) error {
 		return errors.New("--attach and --json exclude each other")
 	case r.attach && r.wait:
 		return errors.New("--attach and --wait exclude each other")
+	case r.follow && (!r.wait || c.wantsJSON()):
+		return errors.New("--follow needs --wait, and excludes --json")
+	case c.isRemote() && (r.follow || r.sameLimits):
+		return errors.New("--follow and --same-limits are for sessions on this machine")
 	}
 	return nil
 }
@@ -321,7 +332,10 @@ func isSendable(text string) bool {
 // create creates the session and then attaches or waits if that was requested.
 func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, agent string) error {
 	var waiting <-chan client.Event
-	if r.wait { // from before the session exists, so that its end is not missed, however early it comes
+	var interrupts chan os.Signal
+	if r.wait {
+		interrupts = notifyInterrupts()
+		// before the session exists, so that its end is not missed, however early it comes
 		var err error
 		if waiting, err = bus.Watch(ctx); err != nil {
 			return c.cannot("run", r.program, err)
@@ -343,13 +357,13 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 		c.warnOfNewAccount(agent)
 	}
 	if c.wantsJSON() {
-		return r.printCreated(ctx, c, id, waiting)
+		return r.printCreated(ctx, c, id, waiting, interrupts)
 	}
 	var queued *client.Session
 	if !r.spec.NoStart && !c.noBlock && (!c.quiet || r.attach) {
 		queued = c.queued(ctx, id)
 	}
-	if !c.quiet {
+	if !c.quiet && !r.follow {
 		r.printStarted(c, agent, id, queued)
 	}
 	switch {
@@ -361,16 +375,18 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 		if err := c.out.Flush(); err != nil {
 			return err
 		}
-		return c.waitFor(ctx, []string{id}, nil, waiting)
+		return r.await(ctx, c, id, waiting, interrupts)
 	}
 	return nil
 }
 
 // printCreated prints the session as JSON, with --wait after it has ended.
-func (r *runOptions) printCreated(ctx context.Context, c *ctl, id string, waiting <-chan client.Event) error {
+func (r *runOptions) printCreated(ctx context.Context, c *ctl, id string, waiting <-chan client.Event,
+	interrupts <-chan os.Signal,
+) error {
 	var ended error
 	if r.wait {
-		ended = c.waitFor(ctx, []string{id}, nil, waiting)
+		ended = r.await(ctx, c, id, waiting, interrupts)
 	}
 	s, err := c.client.Session(ctx, id)
 	if err == nil {

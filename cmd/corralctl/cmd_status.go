@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -145,7 +144,7 @@ func (c *ctl) lastScreenLines(ctx context.Context, s client.Session, lines uint3
 	var text strings.Builder
 	cleaner := transcript.New(&text)
 	if manager, err := c.client.OfSession(s.Id).Manager(ctx); err == nil {
-		sizes := readSizes(filepath.Join(manager.StateDirectory, "sessions", s.Id))
+		sizes := readSizes(sessionDirectory(manager, s.Id))
 		cleaner.Resize(int(sizes.Last().Columns), int(sizes.Last().Rows))
 	}
 	if _, err := io.Copy(cleaner, io.LimitReader(log, enough)); err != nil || cleaner.Close() != nil {

@@ -21,6 +21,7 @@ var examples = map[string][]string{
 		"corralctl run claude  # in this directory, and named after it",
 		"corralctl run --worktree=fix -p MemoryMax=4G claude  # on its own branch",
 		"corralctl run --id build --wait -- make -j8 test  # run any command",
+		"corralctl run --wait -f --same-limits -- make test  # as a job of a scheduler",
 	},
 	"attach": {"corralctl attach shop  # Ctrl-q detaches", "corralctl attach  # the session that waits"},
 	"open":   {"corralctl open shop api  # one window each"},

@@ -15,14 +15,9 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// followLog shows the last lines of a session's log and then new output, until the session is
-// removed or stdout is closed.
-func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
-	manager, err := c.client.OfSession(id).Manager(ctx)
-	if err != nil {
-		return err
-	}
-	directory := filepath.Join(manager.StateDirectory, "sessions", id)
+// followLog shows the last lines of the log in a session's directory and then new output, until the
+// session is removed, stdout is closed or, if it is not nil, the channel ended is.
+func (o *logsOptions) followLog(ctx context.Context, c *ctl, directory string, ended <-chan struct{}) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("cannot watch files: %w", err)
@@ -47,6 +42,8 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 			return ctx.Err()
 		case <-hungUp:
 			return nil
+		case <-ended:
+			return errors.Join(f.read(), f.playback.Close(), f.out.out.Flush())
 		case event, ok := <-watcher.Events:
 			// to remove a session, corrald first moves its directory away
 			if !ok || event.Name == directory && event.Has(fsnotify.Remove|fsnotify.Rename) {

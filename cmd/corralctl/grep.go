@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"path/filepath"
 	"regexp"
 	"regexp/syntax"
 	"runtime"
@@ -58,7 +57,7 @@ func (o *logsOptions) grep(ctx context.Context, c *ctl, words []string) error {
 		for i, id := range ids {
 			slots <- struct{}{}
 			go func() {
-				lines, err := o.matches(filepath.Join(manager.StateDirectory, "sessions", id), id,
+				lines, err := o.matches(sessionDirectory(manager, id), id,
 					func() (*os.File, error) { return c.client.OpenLog(ctx, id) })
 				results[i] <- result{lines, err}
 				<-slots

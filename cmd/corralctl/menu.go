@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -239,7 +238,7 @@ func (a *attachment) lastScreen(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	directory := filepath.Join(manager.StateDirectory, "sessions", a.id)
+	directory := sessionDirectory(manager, a.id)
 	files, err := openLogFiles(directory, func() (*os.File, error) { return a.c.client.OpenLog(ctx, a.id) })
 	if err != nil {
 		return "", err

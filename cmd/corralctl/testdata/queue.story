@@ -51,7 +51,7 @@ $ corralctl run --id six --wait -- true >~/out 2>&1 & until grep -qs queued ~/ou
 Session six is queued, 5th.
 corralctl: cannot wait for "six": it was taken out of the queue
 
-$ rm -f ~/out; corralctl start six; corralctl rm five; corralctl run --id seven --wait -- true >~/out 2>&1 & until grep -q queued ~/out; do :; done; corralctl rm seven; wait $!; echo $?; cat ~/out; corralctl stop six
+$ rm -f ~/out; corralctl start six; corralctl rm five; corralctl run --id seven --wait -- true >~/out 2>&1 & until grep -qs queued ~/out; do :; done; corralctl rm seven; wait $!; echo $?; cat ~/out; corralctl stop six
 six is queued, 5th.
 4
 Session seven is queued, 5th.

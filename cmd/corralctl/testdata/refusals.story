@@ -192,7 +192,7 @@ corralctl: "fix-1" is stopped and did not become failed
 
 # A verb that waits for what a daemon reports waits for the daemon, too, from the moment at which the
 # session has started: a full pipe stops corralctl there until the daemon is killed.
-$ mkfifo ~/p; exec 3<>~/p; head -c 65536 /dev/zero >&3; corralctl run --wait --id cut -- sleep 1000 >&3 2>~/err & waits=$!; until corralctl wait -q --until=running cut 2>/dev/null; do :; done; corralctl show cut >/dev/null; kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); head -c 65536 <&3 >/dev/null; until grep -q hint ~/err; do :; done; kill $waits; head -n 1 <&3; cat ~/err
+$ mkfifo ~/p; exec 3<>~/p; head -c 65536 /dev/zero >&3; corralctl run --wait --id cut -- sleep 1000 >&3 2>~/err & waits=$!; until corralctl wait -q --until=running cut 2>/dev/null; do :; done; corralctl show cut >/dev/null; kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); head -c 65536 <&3 >/dev/null; until grep -q hint ~/err; do :; done; kill -HUP $waits; head -n 1 <&3; cat ~/err
 Started session cut (app-corral-command-cut.scope).
 corralctl: corrald is not running; waiting for it
 hint: systemctl --user status corrald

@@ -311,11 +311,11 @@ func (f *fakeSystem) Abandon(_ context.Context, units []string) ([]string, error
 	return f.tooLate, nil
 }
 
-func (f *fakeSystem) PulledIn(context.Context) ([]string, error)     { return f.pulledIn, f.pulledErr }
-func (f *fakeSystem) Watch(context.Context, map[string]string) error { return nil }
-func (f *fakeSystem) ControlGroup(int) string                        { return f.group }
-func (f *fakeSystem) IsPopulated(string) bool                        { return f.populated }
-func (f *fakeSystem) StaysPopulated(string) bool                     { return f.populated }
+func (f *fakeSystem) PulledIn(context.Context) ([]string, error) { return f.pulledIn, f.pulledErr }
+func (f *fakeSystem) Watch(context.Context, []Scope) error       { return nil }
+func (f *fakeSystem) ControlGroup(int) string                    { return f.group }
+func (f *fakeSystem) IsPopulated(string) bool                    { return f.populated }
+func (f *fakeSystem) StaysPopulated(string) bool                 { return f.populated }
 func (f *fakeSystem) AttachCommand(context.Context, Target) ([]string, error) {
 	return []string{"tmux"}, nil
 }

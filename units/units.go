@@ -218,14 +218,15 @@ func (m *Manager) call(ctx context.Context, f func(context.Context, *client) err
 	return err
 }
 
-// Watch starts to report events of the scopes, which are given with their control groups, "" where
-// that is not known. The state of a scope that is already watched is reset.
-func (m *Manager) Watch(ctx context.Context, controlGroups map[string]string) error {
+// Watch starts to report events of the scopes, of which the name has to be set, and the invocation
+// with the control group if they are known: the end of a scope without them is a Resync. The state
+// of a scope that is already watched is reset.
+func (m *Manager) Watch(ctx context.Context, scopes ...Unit) error {
 	return m.runOnLoop(ctx, func(ws *watches) {
-		for name, group := range controlGroups {
-			w := m.addWatch(ws, name)
-			if w.running = true; group != "" {
-				w.cgroup = group
+		for _, u := range scopes {
+			w := m.addWatch(ws, u.Name)
+			if w.running = true; u.InvocationID != "" {
+				w.cgroup, w.invocationID = u.ControlGroup, u.InvocationID
 			}
 		}
 	})

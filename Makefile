@@ -136,13 +136,13 @@ daemon-tests-2:
 	$(GOTEST) -timeout 12m -skip $(HALF) ./cmd/corrald
 
 # Tests on machines with additional packages, which take minutes to create.
-SLOW_E2E = TestPackages/(rpm|archlinux)|TestLogin$$|TestNotification_OnDesktop
+SLOW_E2E = TestPackages/(rpm|archlinux)|TestLogin$$|Test(Remote)?Notifications?_OnDesktop
 
 e2e: needs-e2e build ## as root: the tests on booted machines
 	go test -tags e2e -count=1 -parallel 4 -timeout 15m -skip '$(SLOW_E2E)' ./e2e/... ./internal/testbed/machine
 
 installs-test: needs-e2e build ## as root: the packages of each format, each kind of login, a desktop
-	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLogin$$|TestNotification_OnDesktop' ./e2e
+	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLogin$$|Test(Remote)?Notifications?_OnDesktop' ./e2e
 
 desktops-test: needs-e2e build ## as root: notifications on the screens of GNOME, KDE Plasma and XFCE; pictures into DESKTOPS_PICTURES
 	go test -tags e2e,desktops -count=1 -timeout 60m -v -run '^TestDesktops$$' ./e2e
@@ -255,7 +255,7 @@ EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/cor
 HOOKS = $(patsubst packaging/hooks/%,%,$(wildcard packaging/hooks/*.* packaging/hooks/*/*.*))
 
 # Units that contain @bindir@. UNITEDIT is a sed command for them.
-SERVICES = corrald.service corral@.service corral-restart@.service
+SERVICES = corrald.service corral@.service corral-restart@.service corral-remote@.service
 UNITEDIT =
 
 # Separate from install, so that package builders, and `sudo make install-files` after `make build`,

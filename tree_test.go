@@ -47,7 +47,7 @@ var plan = map[string][]string{
 	// reports that.
 	"cmd/corralctl": slices.Concat([]string{
 		"cmd/corralctl/hosts", "cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording",
-		"dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session",
+		"dbusapi/client", "dbusapi", "notify", "supervisor/store", "supervisor/session",
 	}, leaves),
 	"cmd/corralctl/hosts":      {"cmd/corralctl/wording", "dbusapi/client", "internal/config"},
 	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
@@ -73,8 +73,9 @@ var plan = map[string][]string{
 		"dbusapi", "supervisor", "supervisor/environments", "supervisor/session",
 	}, leaves),
 
-	// Desktop notifications: a client of the supervisor inside the daemon, like the bus server.
-	"notify": slices.Concat([]string{"supervisor", "supervisor/session"}, leaves),
+	// Desktop notifications: of the sessions of this machine in the daemon, of those of another one in
+	// the client.
+	"notify": leaves,
 
 	// The event loop, the rules it decides by, its records, and what carries out its decisions. The
 	// loop itself knows neither systemd nor tmux.

@@ -135,6 +135,12 @@ type Session struct {
 	AttentionUntil uint64
 	// Whether a person has seen the request. Nobody is notified of it any more.
 	AttentionAcknowledged bool
+	// Whether a person is to be notified of Attention, or that a reboot has suspended the session:
+	// pending (nobody has been notified yet), or shown (a notification was shown on the desktop of
+	// this machine, or of another one that has called ConfirmNotification). Empty if nobody is to
+	// be notified: Notify= does not include it, a person has seen it, or it is not decided yet. It
+	// changes a moment after Attention.
+	Notification string
 	// When corrald gives the agent ContinueText= because a usage limit has reset by then; 0 if it
 	// does not. The session may be suspended until then.
 	ContinueTimestamp uint64
@@ -270,6 +276,7 @@ var SessionProperties = []Property{
 	{Name: "AttentionTimestamp", Announced: AnnouncedWithValue},
 	{Name: "AttentionUntil", Announced: AnnouncedWithValue},
 	{Name: "AttentionAcknowledged", Announced: AnnouncedWithValue},
+	{Name: "Notification", Announced: AnnouncedWithValue},
 	{Name: "ContinueTimestamp", Announced: AnnouncedWithValue},
 	{Name: "QueuedTimestamp", Announced: AnnouncedWithValue},
 	{Name: "QueuePosition", Announced: NotAnnounced},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/plaintext"
-	"github.com/corrald/corral/supervisor"
 )
 
 // actionTimeout bounds an action; a restart may have to wait for an agent that exits slowly.
@@ -26,7 +25,7 @@ func (n *Notifier) actionInvoked(sessions []string, reply bool, text string) {
 		var err error
 		switch {
 		case reply && len(sessions) == 1:
-			err = n.Sessions().Send(ctx, sessions[0], text, supervisor.Input{Enter: true, IfWaiting: true})
+			err = n.Sessions().Reply(ctx, sessions[0], text)
 		case !reply:
 			err = n.act(ctx, sessions, text)
 		}
@@ -42,8 +41,8 @@ func (n *Notifier) act(ctx context.Context, sessions []string, key string) error
 	if key == ShowAll || key == Open && len(sessions) != 1 {
 		return n.OpenTerminal(ctx, "top")
 	}
-	if answer, ok := parsePermissionKey(key); ok && len(sessions) == 1 {
-		return n.Sessions().AnswerPermission(ctx, sessions[0], answer)
+	if deny, since, ok := parsePermissionKey(key); ok && len(sessions) == 1 {
+		return n.Sessions().AnswerPermission(ctx, sessions[0], deny, since)
 	}
 	var errs []error
 	for _, id := range sessions {
@@ -90,7 +89,7 @@ func (n *Notifier) showFailure(sessions []string, err error) {
 	}
 	n.screen.failure = &Notice{
 		Key: failureKey, Token: fmt.Sprint(time.Now().UnixNano()),
-		Title: title, Body: truncate(plaintext.Line(err.Error()), 2*maxQuestion), Urgency: Normal,
+		Title: n.Settings.title(title), Body: truncate(plaintext.Line(err.Error()), 2*maxQuestion), Urgency: Normal,
 		Actions: []Action{{Open, "Open"}}, Sessions: sessions,
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/plaintext"
-	"github.com/corrald/corral/supervisor"
 )
 
 // deliveryState is the progress of the event about a request.
@@ -24,9 +23,9 @@ const (
 // server or not.
 type Event struct {
 	Notice
-	Kind      string                 // a value of Notify=, or eventSeveral
-	Since     time.Time              // when the first of the sessions began to need attention
-	Snapshots []*supervisor.Snapshot // of the sessions, the oldest request first
+	Kind      string     // a value of Notify=, or eventSeveral
+	Since     time.Time  // when the first of the sessions began to need attention
+	Snapshots []*Session // of the sessions, the oldest request first
 
 	tokens    map[string]string // by session: token of the request; nil for a reboot
 	unstarted int               // number of hooks that have not started with it yet
@@ -98,7 +97,7 @@ func (p *Policy) MarkSent(e *Event) {
 
 // unsentInterrupted returns the sessions that a reboot has suspended, that are still suspended and
 // whose event has not been sent.
-func (p *Policy) unsentInterrupted() []*supervisor.Snapshot {
+func (p *Policy) unsentInterrupted() []*Session {
 	if p.sendingReboot {
 		return nil
 	}
@@ -123,7 +122,7 @@ func eventOf(requests []*request, s Settings) *Event {
 	return e
 }
 
-func eventOfReboot(about []*supervisor.Snapshot, token string, s Settings) *Event {
+func eventOfReboot(about []*Session, token string, s Settings) *Event {
 	return &Event{
 		Notice: interruptedNotice(about, token, s), Kind: kindSuspended,
 		Snapshots: about, Since: about[0].StateChanged,
@@ -138,7 +137,7 @@ func merge(parts []*Event, settings Settings) *Event {
 	e := &Event{Kind: eventSeveral, Since: parts[0].Since}
 	for _, p := range parts {
 		for _, s := range p.Snapshots { // the latest one of a session replaces earlier ones
-			e.Snapshots = slices.DeleteFunc(e.Snapshots, func(before *supervisor.Snapshot) bool {
+			e.Snapshots = slices.DeleteFunc(e.Snapshots, func(before *Session) bool {
 				return before.ID == s.ID
 			})
 			e.Snapshots = append(e.Snapshots, s)
@@ -156,12 +155,12 @@ func (e *Event) line() string {
 		}
 		return e.Title
 	}
-	return e.Title + ": " + listSessions(e.Snapshots, func(s *supervisor.Snapshot) string { return s.ID }, ", ")
+	return e.Title + ": " + listSessions(e.Snapshots, func(s *Session) string { return s.ID }, ", ")
 }
 
 // isAbout reports whether the event is about this session.
 func (e *Event) isAbout(id string) bool {
-	return slices.ContainsFunc(e.Snapshots, func(s *supervisor.Snapshot) bool { return s.ID == id })
+	return slices.ContainsFunc(e.Snapshots, func(s *Session) bool { return s.ID == id })
 }
 
 // String returns the name that other programs use for the urgency, as in notify-send(1).

@@ -15,7 +15,6 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
-	"github.com/corrald/corral/supervisor"
 )
 
 // fakeHooks stands for the installed hooks and for systemd, which runs them.
@@ -92,10 +91,10 @@ func TestHooks_ReceiveEventsOnce(t *testing.T) {
 	s := newTestNotifier(t, disabled)
 	s.hooks.install("ntfy")
 	at := now()
-	shop := modified(failedSession("shop", at), func(n *supervisor.Snapshot) {
+	shop := modified(failedSession("shop", at), func(n *Session) {
 		n.Labels, n.Description = map[string]string{"team": "web"}, "the shop"
 	})
-	s.publish(modified(failedSession("mine", at), func(n *supervisor.Snapshot) { n.ByRequest = true }))
+	s.publish(modified(failedSession("mine", at), func(n *Session) { n.ByRequest = true }))
 	s.publish(shop)
 	call := s.nextCall()
 	assert.Equal(t, hookInput{
@@ -138,7 +137,7 @@ func TestHooks_HangingOneDelaysOnlyItself(t *testing.T) {
 	first := byName()
 	first["quick"].end <- nil
 	two, three := failedSession("two", now()), failedSession("three", now())
-	for _, n := range []*supervisor.Snapshot{two, three} {
+	for _, n := range []*Session{two, three} {
 		s.publish(n)
 		call := s.nextCall()
 		assert.Equal(t, "quick", call.name)
@@ -247,10 +246,10 @@ func TestEvents_LimitsABurst(t *testing.T) {
 // There are no events about sessions that a person is watching, that the user has ended, or whose
 // request is older than a day. Whether notices are enabled does not matter.
 func TestEvents_LeavesOutWhatTheUserSees(t *testing.T) {
-	attached := func(n *supervisor.Snapshot) { n.Attached = true }
-	byUser := func(n *supervisor.Snapshot) { n.ByRequest = true }
+	attached := func(n *Session) { n.Attached = true }
+	byUser := func(n *Session) { n.ByRequest = true }
 	for name, c := range map[string]struct {
-		n       *supervisor.Snapshot
+		n       *Session
 		watched bool
 		events  int
 	}{
@@ -288,7 +287,7 @@ func TestEvents_LeavesOutWhatTheUserSees(t *testing.T) {
 // One run of a hook may report a reboot together with other events. Each session keeps the kind and
 // urgency of its own event.
 func TestEvents_MergesARebootWithOtherEvents(t *testing.T) {
-	interrupted := &supervisor.Snapshot{
+	interrupted := &Session{
 		ID: "infra", State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: testStart,
 	}
 	failed := &request{session: failedSession("shop", testStart), token: "s", requestedAt: testStart}
@@ -296,7 +295,7 @@ func TestEvents_MergesARebootWithOtherEvents(t *testing.T) {
 		s.Config.NotifyUrgency = config.Urgencies{"suspended": "critical", "failed": "low"}
 	})
 	n := merge([]*Event{
-		eventOfReboot([]*supervisor.Snapshot{interrupted}, "t", settings()), eventOf([]*request{failed}, settings()),
+		eventOfReboot([]*Session{interrupted}, "t", settings()), eventOf([]*request{failed}, settings()),
 	}, urgent)
 	assert.Equal(t, Critical, n.Urgency, "that of the suspended session")
 	assert.Equal(t, "2 sessions need attention\ninfra: suspended\nshop: failed, exit 3", n.Title+"\n"+n.Body)
@@ -304,8 +303,8 @@ func TestEvents_MergesARebootWithOtherEvents(t *testing.T) {
 }
 
 func TestEvents_ReportsARebootOnce(t *testing.T) {
-	suspended := func(id string) *supervisor.Snapshot {
-		return &supervisor.Snapshot{
+	suspended := func(id string) *Session {
+		return &Session{
 			ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: testStart,
 		}
 	}
@@ -346,7 +345,7 @@ func (s *testNotifier) nextMessage() string {
 
 // A message appears in every attached terminal except those of the session that it is about.
 func TestTmuxMessages_SkipTheSessionTheyAreAbout(t *testing.T) {
-	attached := func(n *supervisor.Snapshot) { n.Attached = true }
+	attached := func(n *Session) { n.Attached = true }
 	s := newTestNotifier(t, disabled)
 	s.publish(modified(askingSession("looks", "", "", now()), attached))
 	s.publish(askingSession("asks", "question", "May I?\x1b]0;x\a\n#{pid} #(id) %H", now()))

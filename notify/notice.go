@@ -13,7 +13,6 @@ import (
 	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/internal/plaintext"
 	"github.com/corrald/corral/internal/resettime"
-	"github.com/corrald/corral/supervisor"
 )
 
 // Urgency is the urgency hint of the Desktop Notifications Specification.
@@ -89,7 +88,7 @@ var attentionTexts = map[string]string{
 }
 
 // describeAttention returns why the session needs attention, for example "failed, exit 3".
-func describeAttention(n *supervisor.Snapshot) string {
+func describeAttention(n *Session) string {
 	how := outcome.Short(n.Result, int(n.ExecMainStatus))
 	switch {
 	case n.Attention == word.Failed && how != "":
@@ -103,7 +102,7 @@ func describeAttention(n *supervisor.Snapshot) string {
 }
 
 // noticeOf returns the notice of one session.
-func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
+func noticeOf(n *Session, token string, s Settings) Notice {
 	kind := kindOf(n.Attention)
 	var lines []string
 	reason := plaintext.Line(outcome.Sentence(outcome.End{
@@ -124,14 +123,22 @@ func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	}
 	return Notice{
 		Key: sessionKey(n.ID), Token: token,
-		Title: n.ID + ": " + describeAttention(n), Body: strings.Join(append(lines, place), "\n"),
+		Title: s.title(n.ID + ": " + describeAttention(n)), Body: strings.Join(append(lines, place), "\n"),
 		Urgency: s.urgency(n, kind), Actions: actionsOf(n, kind, def), Sessions: []string{n.ID},
 	}
 }
 
+// title returns a title that names the machine, if it is another one.
+func (s Settings) title(text string) string {
+	if s.Host == "" {
+		return text
+	}
+	return s.Host + ": " + text
+}
+
 // actionsOf returns the actions for a session. A click carries out the first one. A permission can
 // be granted or denied as far as the agent's definition has keys for that.
-func actionsOf(n *supervisor.Snapshot, kind string, agent config.Agent) []Action {
+func actionsOf(n *Session, kind string, agent config.Agent) []Action {
 	open, log := Action{Open, "Open"}, Action{ShowLog, "Log"}
 	switch {
 	case kind == word.Waiting:
@@ -153,16 +160,15 @@ func actionsOf(n *supervisor.Snapshot, kind string, agent config.Agent) []Action
 
 // permissionKey returns the key of an action that grants or denies the permission that the session
 // is asking for.
-func permissionKey(action string, n *supervisor.Snapshot) string {
+func permissionKey(action string, n *Session) string {
 	return action + "@" + strconv.FormatInt(n.AttentionSince.UnixMicro(), 10)
 }
 
 // parsePermissionKey parses a key that permissionKey has returned.
-func parsePermissionKey(key string) (answer supervisor.Answer, ok bool) {
-	action, since, _ := strings.Cut(key, "@")
-	usec, err := strconv.ParseInt(since, 10, 64)
-	answer = supervisor.Answer{Deny: action == Deny, Since: time.UnixMicro(usec)}
-	return answer, err == nil && (action == Approve || action == Deny)
+func parsePermissionKey(key string) (deny bool, since time.Time, ok bool) {
+	action, at, _ := strings.Cut(key, "@")
+	usec, err := strconv.ParseInt(at, 10, 64)
+	return action == Deny, time.UnixMicro(usec), err == nil && (action == Approve || action == Deny)
 }
 
 // maxListed limits how many sessions a summary names.
@@ -170,10 +176,10 @@ const maxListed = 8
 
 // summaryOf returns one notice of several sessions, which the caller has sorted by the age of their
 // requests. Its urgency is that of the most urgent one.
-func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
+func summaryOf(all []*Session, token string, s Settings) Notice {
 	notice := Notice{
 		Key: summaryKey, Token: token, Actions: []Action{{ShowAll, "Show all"}},
-		Title: pluralize(len(all), "session needs attention", "sessions need attention"),
+		Title: s.title(pluralize(len(all), "session needs attention", "sessions need attention")),
 	}
 	for _, n := range all {
 		kind := kindOf(n.Attention)
@@ -183,29 +189,29 @@ func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
 		notice.Urgency = max(notice.Urgency, s.urgency(n, kind))
 		notice.Sessions = append(notice.Sessions, n.ID)
 	}
-	describe := func(n *supervisor.Snapshot) string { return n.ID + ": " + describeAttention(n) }
+	describe := func(n *Session) string { return n.ID + ": " + describeAttention(n) }
 	notice.Body = listSessions(all, describe, "\n")
 	return notice
 }
 
 // interruptedNotice returns the notice of the sessions that a reboot has suspended.
-func interruptedNotice(all []*supervisor.Snapshot, token string, s Settings) Notice {
+func interruptedNotice(all []*Session, token string, s Settings) Notice {
 	notice := Notice{
 		Key: interruptedKey, Token: token, Actions: []Action{{ShowAll, "Show all"}, {ResumeAll, "Resume all"}},
-		Title: pluralize(len(all), "session was suspended", "sessions were suspended"),
+		Title: s.title(pluralize(len(all), "session was suspended", "sessions were suspended")),
 	}
 	for _, n := range all {
 		notice.Urgency = max(notice.Urgency, s.urgency(n, kindSuspended))
 		notice.Sessions = append(notice.Sessions, n.ID)
 	}
-	names := listSessions(all, func(n *supervisor.Snapshot) string { return n.ID }, ", ")
+	names := listSessions(all, func(n *Session) string { return n.ID }, ", ")
 	notice.Body = plaintext.Line(all[0].Reason) + "\n" + names
 	return notice
 }
 
 // listSessions returns the texts of the first maxListed sessions and the number of the others.
 func listSessions(
-	all []*supervisor.Snapshot, text func(*supervisor.Snapshot) string, separator string,
+	all []*Session, text func(*Session) string, separator string,
 ) string {
 	var names []string
 	for _, n := range all[:min(len(all), maxListed)] {

@@ -23,18 +23,7 @@ import (
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/safefile"
-	"github.com/corrald/corral/supervisor"
 )
-
-// Sessions carries out the actions of notices. It is implemented by supervisor.Supervisor.
-type Sessions interface {
-	Resume(ctx context.Context, id string) error
-	Restart(ctx context.Context, id string) error
-	Acknowledge(ctx context.Context, id string) error
-	AcknowledgeState(ctx context.Context, id string) error
-	Send(ctx context.Context, id, text string, how supervisor.Input) error
-	AnswerPermission(ctx context.Context, id string, answer supervisor.Answer) error
-}
 
 // Options configures a Notifier. Its functions may be called from any goroutine.
 type Options struct {
@@ -53,6 +42,11 @@ type Options struct {
 	// and must not block.
 	Announce func(enabled bool)
 	LogError func(error) // logs an error that cannot be returned to a caller
+	// Publish publishes these notifications of sessions of this machine; the zero value removes one.
+	Publish func(map[string]Notification)
+	// Confirm reports to the corrald of another machine that a notice about this session was shown. If
+	// that fails, it is called again after the next Begin.
+	Confirm func(ctx context.Context, id string, since time.Time)
 }
 
 // connectTimeout bounds how long connecting to the bus may take.
@@ -67,7 +61,7 @@ const mailboxSize = 1024
 // it.
 const closeTimeout = 500 * time.Millisecond
 
-// Notifier notifies the user. It is a supervisor.Publisher.
+// Notifier notifies the user.
 type Notifier struct {
 	Options
 	mailbox chan func()
@@ -81,12 +75,15 @@ type Notifier struct {
 	idle       chan struct{}
 	signals    chan *dbus.Signal // nil until the bus is connected, and once it is lost
 	ready      bool              // every existing session has been published
+	begun      bool              // ready was set before
 	policy     *Policy
 	override   *bool // Notifications as set over the bus, nil if the configuration applies
 	screen     screen
 	hookQueues map[string]*hookQueue // by name of the hook
 	messaging  map[string]bool       // sessions in whose terminals a message is being shown
 	timer      *deadline.Timer       // nil if there is nothing to wait for
+	publishing bool                  // Publish is being called
+	confirmed  map[string]time.Time  // by session: the since of the last call of Confirm
 
 	dirty   bool         // the file has to be written
 	saving  chan error   // the result of the write in progress, nil if there is none
@@ -111,7 +108,7 @@ func New(o Options) *Notifier {
 	n := &Notifier{
 		Options: o, mailbox: make(chan func(), mailboxSize), done: make(chan struct{}),
 		override: state.Notifications, screen: newScreen(state),
-		hookQueues: map[string]*hookQueue{}, messaging: map[string]bool{},
+		hookQueues: map[string]*hookQueue{}, messaging: map[string]bool{}, confirmed: map[string]time.Time{},
 	}
 	n.policy = NewPolicy(o.Settings, n.isEnabled(), state.PolicyState)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -138,30 +135,55 @@ func loadState(path string) (state savedState, err error) {
 	return state, nil
 }
 
-// Prepare implements supervisor.Publisher. It ignores the replies, which only the bus needs.
-func (n *Notifier) Prepare(changes []supervisor.Change) (publish func(after []func())) {
-	return func([]func()) {
-		if len(changes) == 0 {
-			return
-		}
-		n.post(func() {
-			for _, c := range changes {
-				if c.New == nil {
-					n.policy.Remove(c.Old.ID)
-				} else {
-					n.policy.Set(c.New)
-				}
-			}
-		})
+// Update adds, changes and removes sessions.
+func (n *Notifier) Update(changes []Change) {
+	if len(changes) == 0 {
+		return
 	}
+	n.post(func() {
+		for _, c := range changes {
+			if c.Session == nil {
+				n.policy.Remove(c.ID)
+				delete(n.confirmed, c.ID)
+			} else {
+				n.policy.Set(c.Session)
+			}
+		}
+		if n.ready && n.policy.isRemote() {
+			n.policy.LoggedIn(time.Now()) // a reboot of that machine may have suspended the sessions
+		}
+	})
 }
-
-// PublishProblems implements supervisor.Publisher.
-func (n *Notifier) PublishProblems([]supervisor.Problem) {}
 
 // Begin starts to show and close notices. The caller has published every existing session before.
 func (n *Notifier) Begin() {
-	n.post(func() { n.ready, n.screen.holdUntil = true, time.Now().Add(holdTime) })
+	n.post(func() {
+		now := time.Now()
+		n.ready, n.begun, n.screen.holdUntil = true, true, now.Add(holdTime)
+		if n.policy.isRemote() {
+			n.policy.Begin(now, n.screen.isShown)
+			n.dirty = true
+		}
+	})
+}
+
+// Pause keeps the notices as they are until Begin is called, because the sessions of the other
+// machine cannot be observed any more. Before Begin, the caller publishes all of them again.
+func (n *Notifier) Pause() {
+	n.post(func() {
+		n.ready = false
+		n.policy = NewPolicy(n.Settings, n.isEnabled(), n.policy.State())
+		for _, e := range n.screen.entries {
+			e.inherited = true
+		}
+		clear(n.confirmed)
+	})
+}
+
+// ConfirmElsewhere records that another machine has shown a notice about what the session has
+// needed attention for since that time. It returns once that is saved.
+func (n *Notifier) ConfirmElsewhere(id string, since time.Time) error {
+	return n.saved(func() bool { return n.policy.SetNotified(id, since, elsewhere) })
 }
 
 // LoggedIn is to be called once the sessions that are resumed at login have been resumed.
@@ -188,14 +210,26 @@ func (n *Notifier) Configure(s Settings) {
 // SetEnabled turns notices on or off and returns once that is saved. The setting overrides the
 // configuration until both agree.
 func (n *Notifier) SetEnabled(enabled bool) error {
-	done := make(chan error, 1)
-	n.post(func() {
+	return n.saved(func() bool {
 		before := n.isEnabled()
 		n.override = &enabled
 		if enabled == n.Settings.Config.Notifications {
 			n.override = nil
 		}
 		n.enabledChanged(before)
+		return true
+	})
+}
+
+// saved has the goroutine call change and, if that returns that it has changed something, waits
+// until this is saved.
+func (n *Notifier) saved(change func() bool) error {
+	done := make(chan error, 1)
+	n.post(func() {
+		if !change() {
+			done <- nil
+			return
+		}
 		n.dirty = true
 		n.waiting = append(n.waiting, done)
 	})
@@ -203,7 +237,7 @@ func (n *Notifier) SetEnabled(enabled bool) error {
 	case err := <-done:
 		return err
 	case <-n.ctx.Done():
-		return supervisor.ErrClosed
+		return ErrClosed
 	}
 }
 
@@ -239,9 +273,9 @@ func (n *Notifier) Close() error {
 		n.saveDone(<-n.saving)
 	}
 	for _, w := range n.waiting {
-		w <- supervisor.ErrClosed
+		w <- ErrClosed
 	}
-	if !n.ready {
+	if !n.begun {
 		return nil
 	}
 	return n.write(n.encodeState())
@@ -279,10 +313,16 @@ func (n *Notifier) run() {
 			close(n.idle)
 			<-n.ctx.Done()
 			return
-		case n.ready && n.idle == nil:
-			n.checkWatched()
+		case n.begun && n.idle == nil:
 			now := time.Now()
-			n.wake(now, n.syncScreen(now), n.sendEvents(now))
+			if n.ready {
+				n.checkWatched()
+				n.wake(now, n.syncScreen(now), n.sendEvents(now))
+				n.recordShown()
+				n.publish()
+			} else {
+				n.wake(now, n.syncScreen(now))
+			}
 			n.save()
 		}
 	}
@@ -365,6 +405,36 @@ func (n *Notifier) checkWatched() {
 				}
 				n.policy.SetWatched(id, token, watched)
 			})
+		}()
+	}
+}
+
+// recordShown records that somebody was notified of the sessions whose notices are shown, here or,
+// if they are on another machine, there.
+func (n *Notifier) recordShown() {
+	for id, since := range n.policy.Unconfirmed(n.screen.isShown) {
+		switch {
+		case !n.policy.isRemote():
+			n.policy.SetNotified(id, since, here)
+			n.dirty = true
+		case !n.confirmed[id].Equal(since):
+			n.confirmed[id] = since
+			go n.Confirm(n.ctx, id, since)
+		}
+	}
+}
+
+// publish publishes what has changed of the sessions' notifications, with one call of Publish at a
+// time. It does not wait, because the receiver may be waiting for the mailbox.
+func (n *Notifier) publish() {
+	if n.publishing || n.policy.isRemote() {
+		return
+	}
+	if changed := n.policy.Notifications(); len(changed) > 0 {
+		n.publishing = true
+		go func() {
+			n.Publish(changed)
+			n.post(func() { n.publishing = false })
 		}()
 	}
 }

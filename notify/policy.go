@@ -12,11 +12,11 @@ import (
 
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/config"
-	"github.com/corrald/corral/supervisor"
 )
 
 const (
-	// A notice that no server has accepted within maxAge is dropped.
+	// A notice that no server has accepted within maxAge is dropped, unless it is about a session of
+	// another machine, which may have been out of reach for days, and whose clock may be wrong.
 	maxAge = 24 * time.Hour
 	// More than burstLimit notices within burstWindow are replaced by one summary. Notices that
 	// follow within another burstWindow become part of the summary as well.
@@ -37,10 +37,14 @@ type Settings struct {
 	Config config.Config
 	Agents config.Agents
 	Home   string // home directory of the user, shown as ~
+	// Host is the name of the machine with the sessions, which begins the title of each notice; "" if
+	// it is this one. The corrald of another machine decides which notices are wanted: Notify= and
+	// NotifyAfterSec= of this machine apply only if it does not publish its decision.
+	Host string
 }
 
 // isWanted reports whether the user wants notices of this kind about the session.
-func (s Settings) isWanted(n *supervisor.Snapshot, kind string) bool {
+func (s Settings) isWanted(n *Session, kind string) bool {
 	if kind == word.Completed && n.Exited.Sub(n.Started) < s.Config.NotifyAfter {
 		return false
 	}
@@ -64,15 +68,38 @@ const (
 	Checking  Placement = "asked"  // undecided until it is known whether a person watches the session
 	OwnNotice Placement = "alone"  // a notice of its own
 	InSummary Placement = "folded" // part of the summary
-	Hidden    Placement = "seen"   // not shown
+	Hidden    Placement = "seen"   // not shown: a person knows it
+	// Skipped: not shown on this desktop. Notices were off, it is old, or it was shown elsewhere.
+	Skipped Placement = "skipped"
 )
+
+// notified states on which machine a notice of a session was shown first.
+type notified string
+
+const (
+	nowhere   notified = ""
+	here      notified = "here"
+	elsewhere notified = "elsewhere"
+)
+
+// Unpublished is the Notification of a session on another machine if the corrald there is of a
+// version that does not have this property.
+const Unpublished = "unpublished"
+
+// Notification is the value of the property Notification of a session, "" if nobody is to be
+// notified, and since when the session has needed the attention that it is about.
+type Notification struct {
+	Value string
+	Since time.Time
+}
 
 // request is a session that needs attention, and what was decided about it.
 type request struct {
-	session     *supervisor.Snapshot
+	session     *Session
 	token       string
 	placement   Placement
 	delivery    deliveryState // of the event about it
+	notified    notified      // of a session of this machine
 	requestedAt time.Time     // since when the session has needed attention
 	placedAt    time.Time     // when it was given a notice of its own
 }
@@ -80,7 +107,7 @@ type request struct {
 // urgency returns the urgency of a notice of this kind about the session, as configured in its
 // agent's definition, else in corral.conf, else the default. The default is never critical, because
 // desktops show critical notices even in do-not-disturb mode.
-func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
+func (s Settings) urgency(n *Session, kind string) Urgency {
 	def, _ := s.Agents.Find(n.Agent)
 	for _, configured := range []config.Urgencies{def.NotifyUrgency, s.Config.NotifyUrgency} {
 		if level, ok := configured[kind]; ok {
@@ -98,12 +125,14 @@ func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
 type Policy struct {
 	settings      Settings
 	enabled       bool // notices are shown
-	sessions      map[string]*supervisor.Snapshot
+	sessions      map[string]*Session
 	requests      map[string]*request // by session
 	state         PolicyState
 	lastSummary   time.Time   // when a request was last made part of the summary
 	sentTimes     []time.Time // when the events of the last burstWindow were returned
 	sendingReboot bool        // the event of a reboot is being sent
+
+	published map[string]Notification // by session: as Notifications has last returned it
 }
 
 // PolicyState is the part of a Policy that is saved for the next daemon. It contains nothing that
@@ -114,9 +143,11 @@ type PolicyState struct {
 	// By session that a reboot has interrupted: the time of the interruption (Unix time, in µs).
 	// LoggedIn has recorded it, and does not announce the same interruption again.
 	Interrupted map[string]int64 `json:"interrupted,omitempty"`
-	Group       []string         `json:"group,omitempty"` // the sessions in the last notice of a reboot
-	Reboot      time.Time        `json:"reboot,omitzero"` // when that notice was created
-	Unsent      []string         `json:"owed,omitempty"`  // interrupted sessions whose event is not yet sent
+	// By session in Interrupted: where somebody was notified of that.
+	RebootNotified map[string]notified `json:"interrupted_notified,omitempty"`
+	Group          []string            `json:"group,omitempty"` // the sessions in the last notice of a reboot
+	Reboot         time.Time           `json:"reboot,omitzero"` // when that notice was created
+	Unsent         []string            `json:"owed,omitempty"`  // interrupted sessions whose event is not yet sent
 }
 
 // SavedRequest is the saved decision about a request.
@@ -124,13 +155,14 @@ type SavedRequest struct {
 	Token     string    `json:"token"`
 	Placement Placement `json:"place"`
 	Unsent    bool      `json:"owed,omitempty"` // its event is not yet sent
+	Notified  notified  `json:"notified,omitempty"`
 }
 
 // NewPolicy creates a Policy from the saved state of an earlier one.
 func NewPolicy(s Settings, enabled bool, state PolicyState) *Policy {
 	return &Policy{
 		settings: s, enabled: enabled, state: state,
-		sessions: map[string]*supervisor.Snapshot{}, requests: map[string]*request{},
+		sessions: map[string]*Session{}, requests: map[string]*request{}, published: map[string]Notification{},
 	}
 }
 
@@ -143,18 +175,19 @@ func (p *Policy) State() PolicyState {
 		state.Requests = map[string]SavedRequest{}
 	}
 	for id, r := range p.requests {
-		if decided := r.placement != Undecided || r.delivery == sent; decided && r.placement != Checking {
-			state.Requests[id] = SavedRequest{r.token, r.placement, r.delivery != sent}
+		isDecided := r.placement != Undecided || r.delivery == sent || r.notified != nowhere
+		if isDecided && r.placement != Checking {
+			state.Requests[id] = SavedRequest{r.token, r.placement, r.delivery != sent, r.notified}
 		}
 	}
 	return state
 }
 
 // Set adds or updates a session.
-func (p *Policy) Set(n *supervisor.Snapshot) {
+func (p *Policy) Set(n *Session) {
 	p.sessions[n.ID] = n
 	kind := kindOf(n.Attention)
-	if n.Attention == "" || n.AttentionAcknowledged || !p.settings.isWanted(n, kind) {
+	if n.Attention == "" || n.AttentionAcknowledged || !p.isWanted(n, kind) {
 		delete(p.requests, n.ID)
 		return
 	}
@@ -166,22 +199,37 @@ func (p *Policy) Set(n *supervisor.Snapshot) {
 	}
 	r = &request{session: n, token: token, requestedAt: n.AttentionSince}
 	if before, ok := p.state.Requests[n.ID]; ok && before.Token == token {
-		if r.placement = before.Placement; !before.Unsent {
+		r.placement, r.notified = before.Placement, before.Notified
+		if !before.Unsent {
 			r.delivery = sent
 		}
 	} else if n.ByRequest {
 		r.placement, r.delivery = Hidden, sent
-	} else if n.Attached {
+	} else if n.Attached && !p.isRemote() {
 		r.placement = Checking
 	} else if !p.enabled {
-		r.placement = Hidden
+		r.placement = Skipped
+	}
+	if p.isRemote() {
+		r.delivery = sent // by the corrald of that machine
 	}
 	delete(p.state.Requests, n.ID)
 	p.requests[n.ID] = r
 }
 
+// isRemote reports whether the sessions are those of another machine.
+func (p *Policy) isRemote() bool { return p.settings.Host != "" }
+
+// isWanted reports whether notices of this kind about the session are wanted.
+func (p *Policy) isWanted(n *Session, kind string) bool {
+	if p.isRemote() && n.Notification != Unpublished {
+		return n.Notification != ""
+	}
+	return p.settings.isWanted(n, kind)
+}
+
 // tokenOf returns a token that identifies this request of the session.
-func tokenOf(n *supervisor.Snapshot) string {
+func tokenOf(n *Session) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d",
 		n.Attention, n.AttentionSource, n.AttentionMessage, n.AttentionSince.UnixMicro()))
 	return hex.EncodeToString(sum[:8])
@@ -206,8 +254,8 @@ func (p *Policy) Configure(s Settings) {
 func (p *Policy) SetEnabled(enabled bool) {
 	p.enabled = enabled
 	for _, r := range p.requests {
-		if !enabled && r.placement != Checking {
-			r.placement = Hidden
+		if !enabled && r.placement != Checking && r.placement != Hidden {
+			r.placement = Skipped
 		}
 	}
 }
@@ -219,20 +267,34 @@ func (p *Policy) SetEnabled(enabled bool) {
 func (p *Policy) LoggedIn(now time.Time) {
 	known, group := map[string]int64{}, []string{}
 	for id, n := range p.sessions {
-		if !n.Interrupted || !p.settings.isWanted(n, kindSuspended) {
+		if !n.Interrupted {
 			continue
 		}
-		known[id] = n.StateChanged.UnixMicro()
-		if p.state.Interrupted[id] != known[id] {
+		since, isWanted := n.StateChanged.UnixMicro(), p.isWanted(n, kindSuspended)
+		isNew := p.state.Interrupted[id] != since
+		if isWanted && isNew {
 			group = append(group, id)
+			delete(p.state.RebootNotified, id)
+		}
+		// That an interruption was announced is kept until the corrald of another machine, after its
+		// start, has decided again.
+		if isWanted || !isNew && p.isRemote() {
+			known[id] = since
 		}
 	}
 	p.state.Interrupted = known
+	maps.DeleteFunc(p.state.RebootNotified, func(id string, _ notified) bool { return known[id] == 0 })
 	if len(group) == 0 {
 		return
 	}
+	if p.isRemote() { // its sessions are published one after the other
+		for _, n := range p.stillInterrupted(p.state.Group) {
+			group = append(group, n.ID)
+		}
+	} else {
+		p.state.Unsent, p.sendingReboot = slices.Concat(p.state.Unsent, group), false
+	}
 	slices.Sort(group)
-	p.state.Unsent, p.sendingReboot = slices.Concat(p.state.Unsent, group), false
 	if p.enabled {
 		p.state.Group, p.state.Reboot = group, now
 	}
@@ -254,20 +316,23 @@ func (p *Policy) Undetermined() map[string]string {
 // this token.
 func (p *Policy) SetWatched(id, token string, watched bool) {
 	if r := p.requests[id]; r != nil && r.token == token && r.placement == Checking {
-		r.placement = Undecided
-		if watched || !p.enabled {
-			r.placement = Hidden
-		}
-		if watched {
-			r.delivery = sent
+		switch {
+		case watched:
+			r.placement, r.delivery = Hidden, sent
+		case !p.enabled:
+			r.placement = Skipped
+		default:
+			r.placement = Undecided
 		}
 	}
 }
 
 // Regroup withdraws the decisions about notices that no server has accepted yet. It is called when
 // a server has appeared, so that what has accumulated meanwhile is shown at once, in a summary if
-// it is much. isShown reports whether a server has accepted a notice.
+// it is much. What was shown on another machine meanwhile is not shown here. isShown reports
+// whether a server has accepted a notice.
 func (p *Policy) Regroup(isShown func(key, token string) bool) {
+	p.skip(isShown, func(_ *Session, n notified) bool { return n == elsewhere })
 	for id, r := range p.requests {
 		if r.placement == OwnNotice && !isShown(sessionKey(id), r.token) {
 			r.placement, r.placedAt = Undecided, time.Time{}
@@ -296,7 +361,7 @@ func (p *Policy) Notices(now time.Time, isShown func(key, token string) bool) []
 		slices.SortFunc(inSummary, byAge)
 		notices = append(notices, summaryOf(snapshots(inSummary), p.state.Summary, p.settings))
 	}
-	token := fmt.Sprint(p.state.Reboot.UnixMicro())
+	token := p.rebootToken()
 	if now.Sub(p.state.Reboot) <= maxAge || isShown(interruptedKey, token) {
 		if all := p.stillInterrupted(p.state.Group); len(all) > 0 {
 			notices = append(notices, interruptedNotice(all, token, p.settings))
@@ -312,11 +377,10 @@ func (p *Policy) Notices(now time.Time, isShown func(key, token string) bool) []
 func (p *Policy) decide(now time.Time, isShown func(key, token string) bool) {
 	var undecided, recent []*request
 	for id, r := range p.requests {
-		unshown := r.placement == Undecided || r.placement == OwnNotice && !isShown(sessionKey(id), r.token) ||
-			r.placement == InSummary && !isShown(summaryKey, p.state.Summary)
+		unshown := r.isPlaced() && !p.isPlacedOnScreen(id, r, isShown)
 		switch {
-		case unshown && now.Sub(r.requestedAt) > maxAge:
-			r.placement = Hidden
+		case unshown && now.Sub(r.requestedAt) > maxAge && !p.isRemote():
+			r.placement = Skipped
 		case r.placement == Undecided:
 			undecided = append(undecided, r)
 		case r.placement == OwnNotice && now.Sub(r.placedAt) < burstWindow:
@@ -343,23 +407,30 @@ func (p *Policy) decide(now time.Time, isShown func(key, token string) bool) {
 }
 
 // stillInterrupted returns those of the sessions that are still suspended by the same interruption.
-func (p *Policy) stillInterrupted(ids []string) []*supervisor.Snapshot {
-	var all []*supervisor.Snapshot
+func (p *Policy) stillInterrupted(ids []string) []*Session {
+	var all []*Session
 	for _, id := range ids {
-		n := p.sessions[id]
-		if n != nil && n.Interrupted && n.StateChanged.UnixMicro() == p.state.Interrupted[id] {
+		if n := p.sessions[id]; p.isAnnounced(n) {
 			all = append(all, n)
 		}
 	}
 	return all
 }
 
+// isAnnounced reports whether LoggedIn has recorded the interruption of the session.
+func (p *Policy) isAnnounced(n *Session) bool {
+	return n != nil && n.Interrupted && n.StateChanged.UnixMicro() == p.state.Interrupted[n.ID]
+}
+
+// rebootToken returns the token of the notice about sessions that a reboot has suspended.
+func (p *Policy) rebootToken() string { return fmt.Sprint(p.state.Reboot.UnixMicro()) }
+
 func byAge(a, b *request) int {
 	return cmp.Or(a.requestedAt.Compare(b.requestedAt), strings.Compare(a.session.ID, b.session.ID))
 }
 
-func snapshots(requests []*request) []*supervisor.Snapshot {
-	all := make([]*supervisor.Snapshot, 0, len(requests))
+func snapshots(requests []*request) []*Session {
+	all := make([]*Session, 0, len(requests))
 	for _, r := range requests {
 		all = append(all, r.session)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
-	"github.com/corrald/corral/supervisor"
 )
 
 func TestMain(m *testing.M) { testbed.Main(m) }
@@ -19,26 +18,26 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 var testStart = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // failedSession returns a published session that failed at this time.
-func failedSession(id string, at time.Time) *supervisor.Snapshot {
-	return &supervisor.Snapshot{
+func failedSession(id string, at time.Time) *Session {
+	return &Session{
 		ID: id, Agent: "claude", WorkingDirectory: "/home/u/src/" + id,
 		State: "failed", Attention: "failed", AttentionSince: at, StateChanged: at,
-		Result: "exit-code", Reason: "command exited with code 3", ExecMainStatus: 3,
-		Started: at.Add(-125 * time.Second), Exited: at,
+		Result: "exit-code", Reason: "command exited with code 3",
+		Run: Run{ExecMainStatus: 3, Started: at.Add(-125 * time.Second), Exited: at},
 	}
 }
 
 // askingSession returns a published running session that has needed attention since this time.
-func askingSession(id, reason, message string, at time.Time) *supervisor.Snapshot {
-	return &supervisor.Snapshot{
+func askingSession(id, reason, message string, at time.Time) *Session {
+	return &Session{
 		ID: id, Agent: "claude", WorkingDirectory: "/srv/" + id, State: "running",
 		Attention: reason, AttentionMessage: message, AttentionSource: "report", AttentionSince: at,
-		AgentAlive: true, Started: at.Add(-time.Hour),
+		Run: Run{AgentAlive: true, Started: at.Add(-time.Hour)},
 	}
 }
 
 // modified returns a changed copy of a session.
-func modified(n *supervisor.Snapshot, change func(*supervisor.Snapshot)) *supervisor.Snapshot {
+func modified(n *Session, change func(*Session)) *Session {
 	c := *n
 	change(&c)
 	return &c
@@ -53,28 +52,28 @@ func settings(change ...func(*Settings)) Settings {
 }
 
 // labelled returns a change that sets the label for notifications.
-func labelled(value string) func(*supervisor.Snapshot) {
-	return func(n *supervisor.Snapshot) { n.Labels = map[string]string{config.NotifyLabel: value} }
+func labelled(value string) func(*Session) {
+	return func(n *Session) { n.Labels = map[string]string{config.NotifyLabel: value} }
 }
 
 func nothingShown(string, string) bool { return false }
 
 func TestPolicy_NoticeOfOneSession(t *testing.T) {
 	long := strings.Repeat("wörd ", 40)
-	resumable := func(n *supervisor.Snapshot) { n.Resumable = true }
-	killed := func(n *supervisor.Snapshot) {
+	resumable := func(n *Session) { n.Resumable = true }
+	killed := func(n *Session) {
 		n.Result, n.ExecMainStatus, n.Reason = "signal", 9, "command was killed by SIGKILL"
 	}
-	completed := modified(failedSession("shop", testStart), func(n *supervisor.Snapshot) {
+	completed := modified(failedSession("shop", testStart), func(n *Session) {
 		n.State, n.Attention, n.Result, n.Reason, n.ExecMainStatus = "completed", "completed", "success", "", 0
 	})
-	completedAfter := func(d time.Duration) *supervisor.Snapshot {
-		return modified(completed, func(n *supervisor.Snapshot) { n.Started = n.Exited.Add(-d) })
+	completedAfter := func(d time.Duration) *Session {
+		return modified(completed, func(n *Session) { n.Started = n.Exited.Add(-d) })
 	}
-	stale := modified(askingSession("shop", "stale", "", testStart), func(n *supervisor.Snapshot) {
+	stale := modified(askingSession("shop", "stale", "", testStart), func(n *Session) {
 		n.State, n.Reason = "stale", "scope running, session dead"
 	})
-	orphaned := modified(askingSession("shop", "orphaned", "", testStart), func(n *supervisor.Snapshot) {
+	orphaned := modified(askingSession("shop", "orphaned", "", testStart), func(n *Session) {
 		n.State = "orphaned"
 	})
 	noneOfAgent := func(s *Settings) { s.Agents = map[string]config.Agent{"claude": {Notify: []string{}}} }
@@ -84,7 +83,7 @@ func TestPolicy_NoticeOfOneSession(t *testing.T) {
 	}
 	const failedBody = "command exited with code 3\n~/src/shop, after 2m 5s"
 	for name, c := range map[string]struct {
-		n        *supervisor.Snapshot
+		n        *Session
 		settings func(*Settings)
 		title    string // "" if there is to be no notice
 		body     string
@@ -105,7 +104,7 @@ func TestPolicy_NoticeOfOneSession(t *testing.T) {
 			urgency: Normal, actions: "open restart log",
 		},
 		"killed by the user": {
-			n: modified(failedSession("shop", testStart), func(n *supervisor.Snapshot) { n.ByRequest = true }),
+			n: modified(failedSession("shop", testStart), func(n *Session) { n.ByRequest = true }),
 		},
 		"question": {
 			n:     askingSession("shop", "question", "a <b>\x1b[31m\u202e or\nb & c?", testStart),
@@ -211,7 +210,7 @@ func TestPolicy_ShowsOneNoticePerSession(t *testing.T) {
 	p.Set(askingSession("shop", "question", "1", testStart))
 	first := p.Notices(testStart, nothingShown)
 	p.Set(modified(askingSession("shop", "question", "1", testStart),
-		func(n *supervisor.Snapshot) { n.Description = "x" }))
+		func(n *Session) { n.Description = "x" }))
 	assert.Equal(t, first[0].Token, p.Notices(testStart, nothingShown)[0].Token, "its request is unchanged")
 	p.Set(askingSession("shop", "question", "2", testStart.Add(time.Second)))
 	again := p.Notices(testStart, nothingShown)
@@ -227,7 +226,7 @@ func TestPolicy_ShowsOneNoticePerSession(t *testing.T) {
 
 // The notice is closed although the question is still pending, and hooks are not called.
 func TestPolicy_HidesAcknowledgedQuestions(t *testing.T) {
-	acknowledged := func(n *supervisor.Snapshot) { n.AttentionAcknowledged = true }
+	acknowledged := func(n *Session) { n.AttentionAcknowledged = true }
 	p := NewPolicy(settings(), true, PolicyState{})
 	p.Set(askingSession("shop", "question", "which?", testStart))
 	require.Equal(t, []string{"session shop | shop: has a question"}, shownNotices(p, testStart))
@@ -282,7 +281,7 @@ func TestPolicy_SummarizesABurst(t *testing.T) {
 }
 
 func TestPolicy_HidesRequestsOfWatchedSessions(t *testing.T) {
-	attached := func(n *supervisor.Snapshot) { n.Attached = true }
+	attached := func(n *Session) { n.Attached = true }
 	p := NewPolicy(settings(), true, PolicyState{})
 	p.Set(modified(askingSession("shop", "question", "1", testStart), attached))
 	p.Set(modified(askingSession("forum", "question", "1", testStart), attached))
@@ -298,18 +297,18 @@ func TestPolicy_HidesRequestsOfWatchedSessions(t *testing.T) {
 }
 
 func TestPolicy_ListsSessionsSuspendedByAReboot(t *testing.T) {
-	suspended := func(id string, at time.Time) *supervisor.Snapshot {
-		return &supervisor.Snapshot{ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true,
+	suspended := func(id string, at time.Time) *Session {
+		return &Session{ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true,
 			StateChanged: at}
 	}
 	p := NewPolicy(settings(), true, PolicyState{})
 	for _, id := range []string{"b", "a", "c"} {
 		p.Set(suspended(id, testStart))
 	}
-	p.Set(modified(suspended("mine", testStart), func(n *supervisor.Snapshot) { n.Interrupted = false }))
+	p.Set(modified(suspended("mine", testStart), func(n *Session) { n.Interrupted = false }))
 	p.Set(modified(suspended("quiet", testStart), labelled("no")))
 	assert.Empty(t, shownNotices(p, testStart), "before the sessions are resumed at login")
-	p.Set(modified(suspended("c", testStart), func(n *supervisor.Snapshot) { n.State, n.Interrupted = "running", false }))
+	p.Set(modified(suspended("c", testStart), func(n *Session) { n.State, n.Interrupted = "running", false }))
 	p.LoggedIn(testStart)
 	notices := p.Notices(testStart, nothingShown)
 	require.Len(t, notices, 1)
@@ -393,7 +392,7 @@ func TestUrgency_IsConfiguredByAgentAndKind(t *testing.T) {
 		codex := config.Agent{NotifyUrgency: config.Urgencies{"failed": "low", "waiting": "critical"}}
 		s.Agents = map[string]config.Agent{"codex": codex}
 	})
-	of := func(agent string, n *supervisor.Snapshot, s Settings) Urgency {
+	of := func(agent string, n *Session, s Settings) Urgency {
 		n.Agent = agent
 		return noticeOf(n, "t", s).Urgency
 	}
@@ -405,10 +404,10 @@ func TestUrgency_IsConfiguredByAgentAndKind(t *testing.T) {
 	assert.Equal(t, Normal, of("claude", askingSession("shop", "question", "", testStart), s), "the default")
 	assert.Equal(t, Critical, of("codex", askingSession("shop", "question", "", testStart), s),
 		"for every reason that means waiting")
-	reboot := &supervisor.Snapshot{ID: "shop", Agent: "codex", State: "suspended", Interrupted: true}
-	assert.Equal(t, Low, interruptedNotice([]*supervisor.Snapshot{reboot}, "t", s).Urgency)
-	low := modified(failedSession("a", testStart), func(n *supervisor.Snapshot) { n.Agent = "codex" })
-	both := []*supervisor.Snapshot{low, failedSession("b", testStart)}
+	reboot := &Session{ID: "shop", Agent: "codex", State: "suspended", Interrupted: true}
+	assert.Equal(t, Low, interruptedNotice([]*Session{reboot}, "t", s).Urgency)
+	low := modified(failedSession("a", testStart), func(n *Session) { n.Agent = "codex" })
+	both := []*Session{low, failedSession("b", testStart)}
 	assert.Equal(t, Critical, summaryOf(both, "t", s).Urgency, "that of the most urgent session")
 	assert.Equal(t, []string{"low", "normal", "critical"}, []string{Low.String(), Normal.String(), Critical.String()})
 }

@@ -174,7 +174,10 @@ func (n *Notifier) syncScreen(now time.Time) (next time.Time) {
 	if !s.ready || s.isCalling {
 		return next
 	}
-	notices := n.policy.Notices(now, s.isShown)
+	var notices []Notice
+	if n.ready {
+		notices = n.policy.Notices(now, s.isShown)
+	}
 	if s.failure != nil && n.isEnabled() {
 		notices = append(notices, *s.failure)
 	}
@@ -187,9 +190,11 @@ func (n *Notifier) syncScreen(now time.Time) (next time.Time) {
 			}
 		}
 	}
-	closing, next := n.closeOne(notices, now)
-	if closing {
-		return time.Time{}
+	if n.ready {
+		var closing bool
+		if closing, next = n.closeOne(notices, now); closing {
+			return time.Time{}
+		}
 	}
 	for _, notice := range notices {
 		at, needed := s.sendTime(notice)

@@ -18,23 +18,29 @@ import (
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
-	"github.com/corrald/corral/supervisor"
 )
 
 // fakeSessions records what notices do with sessions.
 type fakeSessions struct {
 	actions chan string
-	err     error
+	err     atomic.Pointer[error] // returned by actions; nil for none
 }
 
 func (s *fakeSessions) record(what string, args ...any) error {
 	s.actions <- fmt.Sprint(append([]any{what}, args...)...)
-	return s.err
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
+
+// fail makes all further actions fail.
+func (s *fakeSessions) fail(err error) { s.err.Store(&err) }
+
 func (s *fakeSessions) Resume(_ context.Context, id string) error  { return s.record("resume ", id) }
 func (s *fakeSessions) Restart(_ context.Context, id string) error { return s.record("restart ", id) }
-func (s *fakeSessions) AnswerPermission(_ context.Context, id string, answer supervisor.Answer) error {
-	return s.record("answer ", id, fmt.Sprintf(" deny=%v since %d", answer.Deny, answer.Since.UnixMicro()))
+func (s *fakeSessions) AnswerPermission(_ context.Context, id string, deny bool, since time.Time) error {
+	return s.record("answer ", id, fmt.Sprintf(" deny=%v since %d", deny, since.UnixMicro()))
 }
 
 func (s *fakeSessions) Acknowledge(_ context.Context, id string) error {
@@ -43,8 +49,8 @@ func (s *fakeSessions) Acknowledge(_ context.Context, id string) error {
 func (s *fakeSessions) AcknowledgeState(_ context.Context, id string) error {
 	return s.record("acknowledge the state of ", id)
 }
-func (s *fakeSessions) Send(_ context.Context, id, text string, how supervisor.Input) error {
-	return s.record("send ", id, " ", text, " ", how.Enter, how.IfWaiting)
+func (s *fakeSessions) Reply(_ context.Context, id, text string) error {
+	return s.record("reply ", id, " ", text)
 }
 
 // testNotifier is a Notifier with the results of its actions.
@@ -58,6 +64,9 @@ type testNotifier struct {
 	hooks    *fakeHooks
 	messages chan string
 	changes  []func(*Settings)
+
+	published chan map[string]Notification
+	confirmed chan string
 }
 
 func newTestNotifier(t *testing.T, change ...func(*Settings)) *testNotifier {
@@ -66,6 +75,7 @@ func newTestNotifier(t *testing.T, change ...func(*Settings)) *testNotifier {
 		fakeSessions: &fakeSessions{actions: make(chan string, 64)}, t: t,
 		file: filepath.Join(t.TempDir(), "notifications.json"), errors: make(chan error, 64),
 		hooks: &fakeHooks{}, messages: make(chan string, 64), changes: change,
+		published: make(chan map[string]Notification, 8192), confirmed: make(chan string, 64),
 	}
 	s.restart()
 	t.Cleanup(func() { _ = s.Close() })
@@ -73,7 +83,7 @@ func newTestNotifier(t *testing.T, change ...func(*Settings)) *testNotifier {
 }
 
 // restart starts a Notifier with the saved state, after closing the one before.
-func (s *testNotifier) restart(published ...*supervisor.Snapshot) {
+func (s *testNotifier) restart(published ...*Session) {
 	s.t.Helper()
 	if s.Notifier != nil {
 		require.NoError(s.t, s.Close())
@@ -85,6 +95,10 @@ func (s *testNotifier) restart(published ...*supervisor.Snapshot) {
 		Announce:     func(bool) {}, LogError: func(err error) { s.errors <- err },
 		ShowMessage: func(_ context.Context, id, text string) { s.messages <- id + " <- " + text },
 		Hooks:       s.hooks.options(),
+		Publish:     func(changed map[string]Notification) { s.published <- changed },
+		Confirm: func(_ context.Context, id string, since time.Time) {
+			s.confirmed <- fmt.Sprint(id, " ", since.UnixMicro())
+		},
 	})
 	for _, n := range published {
 		s.publish(n)
@@ -92,8 +106,8 @@ func (s *testNotifier) restart(published ...*supervisor.Snapshot) {
 	s.Begin()
 }
 
-func (s *testNotifier) publish(n *supervisor.Snapshot) {
-	s.Prepare([]supervisor.Change{{New: n}})(nil)
+func (s *testNotifier) publish(n *Session) {
+	s.Update([]Change{{ID: n.ID, Session: n}})
 }
 
 func (s *testNotifier) nextShown(server *testbed.NotificationServer) testbed.Notification {
@@ -180,7 +194,7 @@ func TestNotificationServer_MaySendSignalsBeforeItsReply(t *testing.T) {
 	assert.Equal(t, "corralctl [logs shop]", testbed.Receive(t, s.actions, "the action"))
 	assert.Equal(t, "acknowledge shop", testbed.Receive(t, s.actions, "the acknowledgement"))
 	server.Emit(t, "NotificationReplied", n.ID, "yes")
-	assert.Equal(t, "send shop yes true true", testbed.Receive(t, s.actions, "the answer"))
+	assert.Equal(t, "reply shop yes", testbed.Receive(t, s.actions, "the answer"))
 	assert.Empty(t, server.Shown, "a dismissed notice is not shown again")
 	s.publish(failedSession("other", now()))
 	assert.Equal(t, "other: failed, exit 3", s.nextShown(server).Title)
@@ -191,7 +205,7 @@ func TestAct_AnswersThePermissionOfItsNotice(t *testing.T) {
 	s := newTestNotifier(t, func(s *Settings) {
 		s.Agents = map[string]config.Agent{"claude": {ApproveKeys: []string{"1"}, DenyKeys: []string{"Escape"}}}
 	})
-	s.err = errors.New(`session "shop" does not wait for a permission: its agent is working`)
+	s.fail(errors.New(`session "shop" does not wait for a permission: its agent is working`))
 	server := testbed.StartNotificationServer(t, "actions")
 	asked := now()
 	s.publish(askingSession("shop", "permission", "Run make?", asked))
@@ -325,7 +339,7 @@ func TestNotifier_RestartedAdoptsShownNotices(t *testing.T) {
 
 func TestAct_FailureIsShownAsANotice(t *testing.T) {
 	s := newTestNotifier(t)
-	s.err = errors.New("cannot restart \"shop\": its workspace is <gone>")
+	s.fail(errors.New("cannot restart \"shop\": its workspace is <gone>"))
 	server := testbed.StartNotificationServer(t, "actions")
 	s.publish(failedSession("shop", now()))
 	server.Emit(t, "ActionInvoked", s.nextShown(server).ID, "restart")
@@ -339,9 +353,9 @@ func TestAct_FailureIsShownAsANotice(t *testing.T) {
 func TestResumeAll_SkipsResumedAndRemovedSessions(t *testing.T) {
 	s := newTestNotifier(t)
 	server := testbed.StartNotificationServer(t, "actions")
-	suspended := map[string]*supervisor.Snapshot{}
+	suspended := map[string]*Session{}
 	for _, id := range []string{"a", "b", "c", "d"} {
-		suspended[id] = &supervisor.Snapshot{
+		suspended[id] = &Session{
 			ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: now(),
 		}
 		s.publish(suspended[id])
@@ -349,8 +363,8 @@ func TestResumeAll_SkipsResumedAndRemovedSessions(t *testing.T) {
 	s.LoggedIn()
 	n := s.nextShown(server)
 	require.Equal(t, "4 sessions were suspended", n.Title)
-	s.publish(modified(suspended["a"], func(n *supervisor.Snapshot) { n.State, n.Interrupted = "running", false }))
-	s.Prepare([]supervisor.Change{{Old: suspended["c"]}})(nil)
+	s.publish(modified(suspended["a"], func(n *Session) { n.State, n.Interrupted = "running", false }))
+	s.Update([]Change{{ID: "c"}})
 	s.publish(failedSession("shop", now()))
 	assert.Equal(t, "shop: failed, exit 3", s.nextShown(server).Title, "the changes before were handled")
 	server.Emit(t, "ActionInvoked", n.ID, "resume-all")
@@ -437,4 +451,9 @@ func TestScreenState_ForgetsOldSendTimes(t *testing.T) {
 	at, needed := s.sendTime(Notice{Key: "session 999", Token: "x"})
 	assert.True(t, needed)
 	assert.Equal(t, now.Add(999*minInterval/4).Add(minInterval), at)
+}
+
+// confirmation returns the call of Confirm for a session.
+func (s *testNotifier) confirmation(id string, since time.Time) string {
+	return fmt.Sprint(id, " ", since.UnixMicro())
 }

@@ -37,6 +37,7 @@ case ${1-} in
       systemctl --user --no-pager status corrald.service
       exit 1
     }
+    systemctl --user --quiet try-restart 'corral-remote@*.service'
     print "Installed into ${2%/bin}, enabled and started: systemctl --user status corrald"
     case :$PATH: in
       *:"$2":*) ;;
@@ -47,6 +48,7 @@ case ${1-} in
     ;;
   stop)
     systemctl --user --quiet disable --now corrald.service
+    systemctl --user --quiet stop 'corral-remote@*.service'
     print 'Stopped. Running agents continue; their records are in ~/.local/state/corral.'
     ;;
   forget)

@@ -32,6 +32,8 @@ type entry struct {
 
 	client client
 
+	notification Notification // as the notifier has last set it
+
 	continuation continuation // after a usage limit
 	queueing     queueing     // of a run that waits until MaxRunning= permits it
 	setup        worktreeSetup

@@ -19,21 +19,11 @@ type Answer struct {
 	Since time.Time
 }
 
-// Approve grants the permission that the session's agent requests: it presses the keys of
-// ApproveKeys= in the agent's definition. Errors: NoSuchSession, InvalidState, NotWaiting,
-// Unsupported.
-func (s *Supervisor) Approve(ctx context.Context, id string) error {
-	return s.AnswerPermission(ctx, id, Answer{})
-}
-
-// Deny denies it: it presses the keys of DenyKeys=. Errors: see Approve.
-func (s *Supervisor) Deny(ctx context.Context, id string) error {
-	return s.AnswerPermission(ctx, id, Answer{Deny: true})
-}
-
-// AnswerPermission is Approve or Deny. The keys are pressed only while the agent makes the request:
-// the event loop refuses if it knows that the request is over, and the shim, which is the first to
-// see what the agent prints, checks again before each key that it writes. Errors: see Approve.
+// AnswerPermission grants or denies the permission that the session's agent requests: it presses
+// the keys of ApproveKeys= or DenyKeys= in the agent's definition. They are pressed only while the
+// agent makes the request: the event loop refuses if it knows that the request is over, and the
+// shim, which is the first to see what the agent prints, checks again before each key that it
+// writes. Errors: NoSuchSession, InvalidState, NotWaiting, Unsupported.
 func (s *Supervisor) AnswerPermission(ctx context.Context, id string, answer Answer) error {
 	return s.loop.operations.giveInput(ctx, id, "answer", func(e *entry) (session.Effect, time.Duration, error) {
 		keys, err := answerKeys(e, answer.Deny)

@@ -41,7 +41,7 @@ func TestApprove_OnlyWhileTheAgentAsksForPermission(t *testing.T) {
 		pressed := b.withAnswerKeys()
 		refused := func(reason string) {
 			t.Helper()
-			for _, err := range []error{b.sup.Approve(b.t.Context(), "shop"), b.sup.Deny(b.t.Context(), "shop")} {
+			for _, err := range []error{b.answer("shop", false), b.answer("shop", true)} {
 				assert.Equal(t, NotWaiting, kindOf(err))
 				require.EqualError(t, err, `session "shop" does not wait for a permission: `+reason)
 			}
@@ -62,7 +62,7 @@ func TestApprove_OnlyWhileTheAgentAsksForPermission(t *testing.T) {
 		s.attention()
 		b.takeTrace()
 		require.NoError(t, b.sup.Acknowledge(b.t.Context(), "shop"))
-		require.NoError(t, b.sup.Approve(b.t.Context(), "shop"), "an acknowledged request can be answered")
+		require.NoError(t, b.answer("shop", false), "an acknowledged request can be answered")
 		require.Len(t, *pressed, 1)
 		assert.Equal(t, session.FromOSC7501, (*pressed)[0].Source)
 		assert.EqualValues(t, 8, (*pressed)[0].Known)
@@ -70,7 +70,7 @@ func TestApprove_OnlyWhileTheAgentAsksForPermission(t *testing.T) {
 		*pressed = nil
 		refused("it was answered just now")
 		<-time.After(answerTimeout)
-		require.NoError(t, b.sup.Deny(b.t.Context(), "shop"), "it still requests permission: it has not read the key")
+		require.NoError(t, b.answer("shop", true), "it still requests permission: it has not read the key")
 		*pressed = nil
 		<-time.After(answerTimeout)
 
@@ -91,11 +91,11 @@ func TestApprove_EndsAReportedRequest(t *testing.T) {
 		s := b.startWithShim()
 		pressed := b.withAnswerKeys()
 		b.report("waiting", "permission", "may I?")
-		require.NoError(t, b.sup.Approve(b.t.Context(), "shop"))
+		require.NoError(t, b.answer("shop", false))
 		assert.Equal(t, session.FromReport, (*pressed)[0].Source)
 		assert.NotZero(t, (*pressed)[0].Monotonic)
 		assert.NotEqual(t, "waiting", s.attention().activity)
-		assert.Equal(t, NotWaiting, kindOf(b.sup.Approve(b.t.Context(), "shop")))
+		assert.Equal(t, NotWaiting, kindOf(b.answer("shop", false)))
 		s.disconnect()
 	})
 }
@@ -105,7 +105,7 @@ func TestApprove_ReturnsWhyItFailed(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.startWithShim()
 		b.report("waiting", "permission", "may I?")
-		err := b.sup.Approve(b.t.Context(), "shop")
+		err := b.answer("shop", false)
 		assert.Equal(t, Unsupported, kindOf(err))
 		require.EqualError(t, err, `session "shop" cannot be answered: `+
 			`the definition of agent "command" has no ApproveKeys=; answer in its terminal`)
@@ -127,14 +127,14 @@ func TestApprove_ReturnsWhyItFailed(t *testing.T) {
 			{assert.AnError, InvalidState, `cannot answer session "shop": ` + assert.AnError.Error()},
 		} {
 			b.system.pressed = func([]string, *session.PermissionRequest) error { return row.err }
-			err := b.sup.Approve(b.t.Context(), "shop")
+			err := b.answer("shop", false)
 			assert.Equal(t, row.kind, kindOf(err))
 			require.EqualError(t, err, row.text)
 			assert.Equal(t, "waiting", s.attention().activity)
 		}
 		b.exit("shop", 3)
-		require.EqualError(t, b.sup.Deny(b.t.Context(), "shop"), `cannot answer session "shop": it has failed`)
-		assert.Equal(t, NoSuchSession, kindOf(b.sup.Approve(b.t.Context(), "other")))
+		require.EqualError(t, b.answer("shop", true), `cannot answer session "shop": it has failed`)
+		assert.Equal(t, NoSuchSession, kindOf(b.answer("other", false)))
 		s.disconnect()
 	})
 }
@@ -163,4 +163,9 @@ func TestKeys_RefusesUnknownNames(t *testing.T) {
 		assert.NotContains(t, b.takeTrace(), "0s press shop [Down Entr]")
 		s.disconnect()
 	})
+}
+
+// answer grants or denies the permission that the session's agent requests.
+func (b *bed) answer(id string, deny bool) error {
+	return b.sup.AnswerPermission(b.t.Context(), id, Answer{Deny: deny})
 }

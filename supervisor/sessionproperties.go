@@ -45,6 +45,7 @@ type Snapshot struct {
 	Queued           time.Time         `property:"QueuedTimestamp"`   // when it was queued; orders the queue
 	// AttentionAcknowledged: a person has seen why it needs attention.
 	AttentionAcknowledged bool      `property:"AttentionAcknowledged"`
+	Notification          string    `property:"Notification"`
 	StatusText            string    `property:"StatusText"`
 	ConversationID        string    `property:"ConversationId"`
 	Result                string    `property:"Result"`
@@ -224,6 +225,9 @@ func (e *entry) takeSnapshot() *Snapshot {
 		snap.ChangedMonotonic = rec.ChangedMonotonic
 	}
 	e.addActivity(snap)
+	if e.notification.Since.Equal(snap.notificationSince()) {
+		snap.Notification = e.notification.Value
+	}
 	if r := rec.Run; r != nil {
 		snap.Started = r.Started
 		snap.Resumed = r.Resumed

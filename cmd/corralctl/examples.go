@@ -51,6 +51,7 @@ var examples = map[string][]string{
 		"corralctl wait --until=waiting --timeout=10min shop  # until it asks"},
 	"monitor": {"corralctl monitor --format=json  # every change, for a script",
 		"corralctl monitor --format=waybar  # for a bar"},
+	"notify": {"corralctl notify -H gpu  # until Ctrl-c"},
 	"start": {"corralctl start shop  # with a fresh conversation",
 		"corralctl start --now shop  # before the others in the queue"},
 	"stop": {"corralctl stop shop  # the agent may save first",

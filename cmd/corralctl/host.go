@@ -138,6 +138,9 @@ func (c *ctl) hostOption() string {
 	return "--host=" + strings.Join(c.host, ",")
 }
 
+// hostLabel returns the name of the only host, as it was given.
+func (c *ctl) hostLabel() string { return strings.Join(c.host, ",") + c.machine }
+
 // hostCommand returns a command line of the only host as a person would run it from here.
 func (c *ctl) hostCommand(command string) string {
 	h := c.onlyHost()

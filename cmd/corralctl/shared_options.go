@@ -21,6 +21,7 @@ var sharedOptions = map[string]map[string]string{
 	"show":      {"json": "", "no-pager": "", "all": "every session"},
 	"wait": {"json": "", "quiet": "", "timeout": "give up after this TIME and exit with 124",
 		"all": "every session"},
+	"notify":  {},
 	"monitor": {"json": "", "quiet": "", "plain": ""},
 	"start":   {"quiet": "", "no-block": "do not wait until they run", "all": "every session that has ended"},
 	"stop": {"quiet": "", "no-block": "do not wait until they have ended",

@@ -48,7 +48,7 @@ type verbGroup struct {
 func verbGroups() []verbGroup {
 	return []verbGroup{
 		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, sendKeysVerb, approveVerb, denyVerb,
-			peekVerb, logsVerb, diffVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb}},
+			peekVerb, logsVerb, diffVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb, notifyVerb}},
 		{"Lifecycle", []verb{
 			startVerb, stopVerb, restartVerb, resumeVerb, continueVerb, suspendVerb, freezeVerb, thawVerb, killVerb,
 			archiveVerb, removeVerb, cleanVerb,

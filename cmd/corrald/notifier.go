@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/config"
@@ -21,7 +22,7 @@ import (
 func (d *parts) newNotifier(settings notify.Settings) *notify.Notifier {
 	return notify.New(notify.Options{
 		Address: d.bus, File: filepath.Join(d.state, "notifications.json"), Settings: settings,
-		Sessions: func() notify.Sessions { return d.sup },
+		Sessions: func() notify.Sessions { return notifiedSessions{d.sup} },
 		IsWatched: func(ctx context.Context, id string) bool {
 			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
 			return err == nil && d.tmux.HasFocus(ctx, s)
@@ -38,6 +39,13 @@ func (d *parts) newNotifier(settings notify.Settings) *notify.Notifier {
 		},
 		Hooks:    notify.Hooks{List: d.hooks, Run: d.runHook, ReportResult: d.reportHook},
 		Announce: d.server.NotificationsChanged,
+		Publish: func(changed map[string]notify.Notification) {
+			all := make(map[string]supervisor.Notification, len(changed))
+			for id, n := range changed {
+				all[id] = supervisor.Notification(n)
+			}
+			d.sup.SetNotifications(all)
+		},
 		LogError: func(err error) { d.log.Warn("a desktop notification failed", "err", err) },
 	})
 }
@@ -86,12 +94,9 @@ func (d *parts) openWindow(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	command := append([]string{client}, args...)
-	if args[0] == "logs" {
-		command = append([]string{"/bin/sh", "-c", waitForEnter}, command...)
-	}
 	unit, err := desktop.Open(ctx, d.paths.bus, desktop.Window{
-		Terminal: conf.Terminal, Name: args[len(args)-1], Description: "corralctl " + args[0], Command: command,
+		Terminal: conf.Terminal, Name: args[len(args)-1], Description: "corralctl " + args[0],
+		Command: notify.WindowCommand([]string{client}, args...),
 	})
 	switch {
 	case err == nil:
@@ -102,10 +107,56 @@ func (d *parts) openWindow(ctx context.Context, args ...string) error {
 	return fmt.Errorf("cannot open a terminal window: %w", err)
 }
 
-// waitForEnter sets the window's title, runs its arguments, and waits for Enter: the window would
-// close with its command, and a log that fits on the screen is printed at once.
-const waitForEnter = `printf '\033]2;%s: log\007' "$2"; "$0" "$@"; ` +
-	`printf '\nPress Enter to close this window. '; read -r _`
+// notifiedSessions carries out the actions of notifications.
+type notifiedSessions struct{ *supervisor.Supervisor }
+
+// Reply implements notify.Sessions.
+func (s notifiedSessions) Reply(ctx context.Context, id, text string) error {
+	return s.Send(ctx, id, text, supervisor.Input{Enter: true, IfWaiting: true})
+}
+
+// AnswerPermission implements notify.Sessions.
+func (s notifiedSessions) AnswerPermission(ctx context.Context, id string, deny bool, since time.Time) error {
+	return s.Supervisor.AnswerPermission(ctx, id, supervisor.Answer{Deny: deny, Since: since})
+}
+
+// notifierUpdates passes the changes of sessions to the notifier. It is a supervisor.Publisher.
+type notifierUpdates struct{ *notify.Notifier }
+
+// Prepare implements supervisor.Publisher. It ignores the replies, which only the bus needs.
+func (n notifierUpdates) Prepare(changes []supervisor.Change) (publish func(after []func())) {
+	return func([]func()) {
+		updates := make([]notify.Change, len(changes))
+		for i, c := range changes {
+			if c.New == nil {
+				updates[i].ID = c.Old.ID
+			} else {
+				updates[i] = notify.Change{ID: c.New.ID, Session: notifiedSession(c.New)}
+			}
+		}
+		n.Update(updates)
+	}
+}
+
+// PublishProblems implements supervisor.Publisher.
+func (n notifierUpdates) PublishProblems([]supervisor.Problem) {}
+
+// notifiedSession returns a session as the notifier sees it.
+func notifiedSession(n *supervisor.Snapshot) *notify.Session {
+	return &notify.Session{
+		ID: n.ID, Agent: n.Agent, Description: n.Description, Labels: n.Labels, WorkingDirectory: n.WorkingDirectory,
+		State: n.State, StateChanged: n.StateChanged, Result: n.Result, Reason: n.Reason, EndCause: n.EndCause,
+		Run: notify.Run{
+			ExecMainCode: n.ExecMainCode, ExecMainStatus: n.ExecMainStatus, Started: n.Started, Exited: n.Exited,
+			AgentAlive: n.AgentAlive,
+		},
+		Attached: n.Attached, Resumable: n.Resumable,
+		Attention: n.Attention, AttentionMessage: n.AttentionMessage, AttentionSource: n.AttentionSource,
+		AttentionSince: n.AttentionSince, AttentionUntil: n.AttentionUntil,
+		AttentionAcknowledged: n.AttentionAcknowledged, ContinueAt: n.ContinueAt,
+		Interrupted: n.Interrupted, ByRequest: n.ByRequest,
+	}
+}
 
 // publishers publish changes to several receivers. Only the first one replies to callers.
 type publishers []supervisor.Publisher

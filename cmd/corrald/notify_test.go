@@ -362,3 +362,40 @@ func TestNotification_FileOmitsMessages(t *testing.T) {
 	assert.NotContains(t, string(content), "password")
 	d.launch()
 }
+
+// TestNotification_IsPublishedUntilSomebodyIsNotified checks the record of a session about its
+// notification: what another machine has shown is recorded across a restart, and not shown on the
+// desktop of this machine later.
+func TestNotification_IsPublishedUntilSomebodyIsNotified(t *testing.T) {
+	d := startDaemon(t)
+	waitFor := func(s *testSession, value string) properties {
+		return s.wait("its notification is "+value, func(p properties) bool { return p.text("Notification") == value })
+	}
+	far := d.run(t, "far", "exit 3")
+	p := waitFor(far, "pending")
+	since := p["AttentionTimestamp"].Value().(uint64)
+	far.must("ConfirmNotification", since-1)
+	far.must("ConfirmNotification", since)
+	waitFor(far, "shown")
+	near := d.run(t, "near", "exit 4")
+	waitFor(near, "pending")
+	d.kill(syscall.SIGKILL)
+	d.launch()
+	waitFor(far, "shown")
+	waitFor(near, "pending")
+	server := testbed.StartNotificationServer(t)
+	assert.Equal(t, "near: failed, exit 4", nextNotification(t, server).Title)
+	waitFor(near, "shown")
+	far.must("Acknowledge")
+	waitFor(far, "")
+	far.must("Start")
+	assert.Equal(t, "far: failed, exit 3", nextNotification(t, server).Title, "a new request")
+	waitFor(far, "shown")
+	server.Crash()
+	next := testbed.StartNotificationServer(t)
+	titles := []string{nextNotification(t, next).Title, nextNotification(t, next).Title}
+	assert.ElementsMatch(t, []string{"near: failed, exit 4", "far: failed, exit 3"}, titles,
+		"the next server of the same desktop shows them again")
+	d.create(t, "quiet", spec{"Command": []string{"sh", "-c", "exit 2"}, "Labels": map[string]string{"notify": "no"}})
+	waitFor((&testSession{d, t, "quiet"}), "")
+}

@@ -134,8 +134,9 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	}
 	info := server.Info{
 		Version: version.Version, Slice: unitname.Slice, StateDir: p.state, Reload: d.reload, Log: out,
-		SetNotifications: func(on bool) error { return d.notify.SetEnabled(on) },
-		StartAtLogin:     (&loginEnabler{parts: d}).enable,
+		SetNotifications:    func(on bool) error { return d.notify.SetEnabled(on) },
+		ConfirmNotification: func(id string, since time.Time) error { return d.notify.ConfirmElsewhere(id, since) },
+		StartAtLogin:        (&loginEnabler{parts: d}).enable,
 	}
 	d.server = server.New(info, func(err error) { log.Error("an error on the bus", "err", err) })
 	if err := d.server.Connect(ctx, p.bus); err != nil {
@@ -158,7 +159,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	d.inhibitor.present = presenceFile{filepath.Join(p.runtime, presenceFileName), log}.set
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, System: executor.System(), Log: log,
-		Publisher: publishers{d.server, d.notify},
+		Publisher: publishers{d.server, notifierUpdates{d.notify}},
 		Version:   version.Version, BootID: boot,
 		RuntimeDir: p.runtime, Home: p.home, ConfigHome: config.ConfigHome(), ShareDir: config.FindShare(p.programs),
 		WorktreeDir: filepath.Join(p.data, "worktrees"), SandboxDir: filepath.Join(p.cache, "sandboxes"),

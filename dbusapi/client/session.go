@@ -113,6 +113,12 @@ func (c *Client) Acknowledge(ctx context.Context, id string) error {
 	return c.session(ctx, id, "Acknowledge", nil)
 }
 
+// ConfirmNotification records that a notification of the session was shown on this machine. since
+// is the session's AttentionTimestamp, or its StateChangeTimestamp if its Attention is empty.
+func (c *Client) ConfirmNotification(ctx context.Context, id string, since uint64) error {
+	return c.session(ctx, id, "ConfirmNotification", []any{since})
+}
+
 // SetDescription sets the session's description.
 func (c *Client) SetDescription(ctx context.Context, id, description string) error {
 	return c.session(ctx, id, "SetDescription", []any{description})

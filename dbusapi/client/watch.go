@@ -77,9 +77,31 @@ func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error)
 	if c.hosts != nil {
 		return c.watchHosts(ctx, ids)
 	}
+	rules := []string{signalRule + "interface='" + dbusapi.ManagerInterface + "'"}
+	for _, id := range ids {
+		rules = append(rules, changesRule+"path='"+string(dbusapi.SessionPath(id))+"'")
+	}
+	if len(ids) == 0 {
+		rules = append(rules, changesRule+"path_namespace='"+string(dbusapi.ManagerPath)+"'")
+	}
+	return c.watch(ctx, rules)
+}
+
+// WatchManager subscribes to the property changes of the Manager alone, as Watch does.
+func (c *Client) WatchManager(ctx context.Context) (<-chan Event, error) {
+	return c.watch(ctx, []string{changesRule + "path='" + string(dbusapi.ManagerPath) + "'"})
+}
+
+// Beginnings of match rules.
+const (
+	signalRule  = "type='signal',sender='" + dbusapi.BusName + "',"
+	changesRule = signalRule + "interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',"
+)
+
+func (c *Client) watch(ctx context.Context, rules []string) (<-chan Event, error) {
 	signals := make(chan *dbus.Signal, 64) // godbus queues further signals, in order
 	c.conn.Signal(signals)
-	owner, err := c.subscribe(ctx, ids)
+	owner, err := c.subscribe(ctx, rules)
 	if err != nil {
 		c.conn.RemoveSignal(signals)
 		return nil, fmt.Errorf("cannot subscribe to signals: %w", err)
@@ -92,18 +114,7 @@ func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error)
 	return w.events, nil
 }
 
-func (c *Client) subscribe(ctx context.Context, ids []string) (*bus.Owner, error) {
-	rules := []string{
-		"type='signal',sender='" + dbusapi.BusName + "',interface='" + dbusapi.ManagerInterface + "'",
-	}
-	changes := "type='signal',sender='" + dbusapi.BusName +
-		"',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',"
-	for _, id := range ids {
-		rules = append(rules, changes+"path='"+string(dbusapi.SessionPath(id))+"'")
-	}
-	if len(ids) == 0 {
-		rules = append(rules, changes+"path_namespace='"+string(dbusapi.ManagerPath)+"'")
-	}
+func (c *Client) subscribe(ctx context.Context, rules []string) (*bus.Owner, error) {
 	for _, rule := range rules {
 		if err := c.bus(ctx, "AddMatch", []any{rule}); err != nil {
 			return nil, err

@@ -70,6 +70,9 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	do("Start")
 	question := supervisor.Report{Activity: "waiting", Reason: "question", Message: "a secret?"}
 	require.NoError(t, s.sup.Report(t.Context(), "shop", question))
+	asking, err := s.sup.Session("shop")
+	require.NoError(t, err)
+	s.sup.SetNotifications(map[string]supervisor.Notification{"shop": {Value: "pending", Since: asking.AttentionSince}})
 	do("Acknowledge")
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "idle", Reason: "turn-ended"}))
 	limit := supervisor.Report{Activity: "idle", Reason: "limit", Until: time.Now().Add(time.Hour)}

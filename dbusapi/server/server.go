@@ -37,6 +37,9 @@ type Info struct {
 	// SetNotifications enables or disables desktop notifications. The daemon publishes the result with
 	// NotificationsChanged.
 	SetNotifications func(on bool) error
+	// ConfirmNotification records that another machine has shown a notification of the session, about
+	// what the session has needed attention for since that time.
+	ConfirmNotification func(id string, since time.Time) error
 	// StartAtLogin is called on its own goroutine after a session was created, and with requested set
 	// after a session was configured to start at login. It may be nil.
 	StartAtLogin func(requested bool)

@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
@@ -14,30 +16,31 @@ import (
 )
 
 var sessionHandlers = map[string]handler{
-	"Start":              onSession(start),
-	"Restart":            onSession(restart),
-	"Resume":             onSession(resume),
-	"Suspend":            onSession(suspend),
-	"Stop":               onSession(stop),
-	"Kill":               onSession(kill),
-	"Freeze":             onSession(freeze),
-	"Thaw":               onSession(thaw),
-	"Archive":            onSession(archive),
-	"Remove":             onSession(remove),
-	"SendInput":          onSession(sendInput),
-	"SendKeys":           onSession(withArgument((*supervisor.Supervisor).Keys)),
-	"ContinueAfterLimit": onSession(continueAfterLimit),
-	"Approve":            denyAgents(withoutArguments((*supervisor.Supervisor).Approve)),
-	"Deny":               denyAgents(withoutArguments((*supervisor.Supervisor).Deny)),
-	"Capture":            readsSession(capture),
-	"OpenLog":            readsSession(openLog),
-	"GetAttachCommand":   onSession(attachCommand), // who attaches can type
-	"Acknowledge":        onSession(withoutArguments((*supervisor.Supervisor).Acknowledge)),
-	"Explain":            readsSession(explain),
-	"GetEnvironment":     readsSession(getEnvironment),
-	"SetDescription":     onSession(withArgument((*supervisor.Supervisor).Describe)),
-	"SetLabels":          onSession(withArgument((*supervisor.Supervisor).Label)),
-	"SetOnLogin":         onSession(setOnLogin),
+	"Start":               onSession(start),
+	"Restart":             onSession(restart),
+	"Resume":              onSession(resume),
+	"Suspend":             onSession(suspend),
+	"Stop":                onSession(stop),
+	"Kill":                onSession(kill),
+	"Freeze":              onSession(freeze),
+	"Thaw":                onSession(thaw),
+	"Archive":             onSession(archive),
+	"Remove":              onSession(remove),
+	"SendInput":           onSession(sendInput),
+	"SendKeys":            onSession(withArgument((*supervisor.Supervisor).Keys)),
+	"ContinueAfterLimit":  onSession(continueAfterLimit),
+	"Approve":             denyAgents(answerPermission(false)),
+	"Deny":                denyAgents(answerPermission(true)),
+	"Capture":             readsSession(capture),
+	"OpenLog":             readsSession(openLog),
+	"GetAttachCommand":    onSession(attachCommand), // who attaches can type
+	"Acknowledge":         onSession(withoutArguments((*supervisor.Supervisor).Acknowledge)),
+	"ConfirmNotification": onSession(confirmNotification),
+	"Explain":             readsSession(explain),
+	"GetEnvironment":      readsSession(getEnvironment),
+	"SetDescription":      onSession(withArgument((*supervisor.Supervisor).Describe)),
+	"SetLabels":           onSession(withArgument((*supervisor.Supervisor).Label)),
+	"SetOnLogin":          onSession(setOnLogin),
 
 	"SetUnitProperties": onSession(setUnitProperties),
 }
@@ -48,6 +51,17 @@ func capture(ctx context.Context, s *Server, id string, args []any) ([]any, erro
 		return nil, newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	}
 	return single(s.sup.Capture(ctx, id, int(min(lines, 1<<20)), flags&dbusapi.CaptureEscapes != 0))
+}
+
+// answerPermission returns the function of Approve or of Deny.
+func answerPermission(deny bool) operation {
+	return func(ctx context.Context, s *Server, id string, _ []any) ([]any, error) {
+		return nil, s.sup.AnswerPermission(ctx, id, supervisor.Answer{Deny: deny})
+	}
+}
+
+func confirmNotification(_ context.Context, s *Server, id string, args []any) ([]any, error) {
+	return nil, s.info.ConfirmNotification(id, time.UnixMicro(int64(min(args[0].(uint64), math.MaxInt64))))
 }
 
 func continueAfterLimit(ctx context.Context, s *Server, id string, args []any) ([]any, error) {

@@ -85,6 +85,12 @@ const (
 	Screen  = "screen"  // the terminal's screen, for an agent that reports nothing
 )
 
+// The values of the Notification property. It is empty if nobody is to be notified.
+const (
+	Pending = "pending" // nobody has been notified yet
+	Shown   = "shown"   // on the desktop of this machine, or of another one
+)
+
 // The subjects of Explain.
 const (
 	State     = "state"

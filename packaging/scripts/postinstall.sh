@@ -7,5 +7,5 @@ esac
 each_manager daemon-reload
 # The new daemon adopts the running agents. If the daemon was enabled before the package was
 # removed, it is started again.
-each_manager try-restart corrald.service
+each_manager try-restart corrald.service 'corral-remote@*.service'
 enabled=yes each_manager start corrald.service

@@ -1,4 +1,4 @@
 # shellcheck shell=sh
 # Only for Arch Linux: the new daemon adopts the running agents.
 each_manager daemon-reload
-each_manager try-restart corrald.service
+each_manager try-restart corrald.service 'corral-remote@*.service'

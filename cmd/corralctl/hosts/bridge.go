@@ -30,13 +30,14 @@ const bridge = `exec sh -c 'exec systemd-stdio-bridge --bus-path=unix:path=${XDG
 const connectSeconds = "10"
 
 // Dial connects to the bus of the user on the host. With asks, ssh may ask for a password on the
-// terminal, and prints its errors there until the connection is made. The connection lasts until it
+// terminal, and prints its errors there until the connection is made. Options are further ones of
+// ssh. The connection lasts until it
 // is closed or ctx is done. Errors: *client.ConnectError.
-func (h Host) Dial(ctx context.Context, asks bool) (*client.Client, error) {
+func (h Host) Dial(ctx context.Context, asks bool, options ...string) (*client.Client, error) {
 	if h.IsLocal() {
 		return client.Connect(ctx)
 	}
-	words := []string{"ssh", "-xT"}
+	words := append([]string{"ssh", "-xT"}, options...)
 	switch {
 	case h.Machine != "":
 		words = inMachine(h.Machine, "--pipe", "/bin/sh", "-c", bridge)

@@ -10,6 +10,18 @@ $ script -qec 'corralctl mcp' /dev/null | tr -d '\r'
 corralctl: mcp is started by an agent, not in a terminal
 hint: man corralctl
 
+# The notifications of this machine are shown by corrald.
+$ corralctl notify
+corralctl: notify shows the notifications of another machine: expected --host=HOST
+hint: corralctl help notify
+[exit 2]
+
+# Two processes would show everything twice.
+$ mkdir -p ~/state/corral/remote && flock ~/state/corral/remote/desk.json.lock corralctl -H desk notify
+corralctl: the notifications of "desk" are shown already
+hint: systemctl --user status 'corral-remote@*'
+[exit 1]
+
 # Names that other programs use for a verb are known, too.
 $ corralctl ls; corralctl delete x; corralctl daemon-reload
 corralctl: unknown verb "ls"

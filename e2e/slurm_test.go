@@ -76,6 +76,7 @@ func TestSlurm(t *testing.T) {
 	c.testTenJobs()
 	c.testLimits()
 	c.testCancel()
+	c.testSignal()
 	c.testKilled()
 	c.testDrain()
 	c.testFailure()
@@ -196,6 +197,9 @@ func (c *cluster) testLimits() {
 		"systemctl --user --no-pager show -P CPUQuotaPerSecUSec -P MemoryMax app-corral-command-$CORRAL_SESSION.scope")
 	c.untilState(id, "COMPLETED")
 	assert.Equal(c.t, "2s\n524288000", c.output(id))
+	id = c.submit("--mem=200", "corral-job", "--", "sh", "-c", "echo job $SLURM_JOB_ID, state ${XDG_STATE_HOME-as usual}")
+	c.untilState(id, "COMPLETED")
+	assert.Equal(c.t, "job "+id+", state as usual", c.output(id), "the environment is that of the job, not of corrald")
 }
 
 func (c *cluster) testCancel() {
@@ -210,10 +214,22 @@ func (c *cluster) testCancel() {
 		return strings.Contains(screen, "works on "+node)
 	})
 	c.do("tmux", "kill-server")
+	assert.Equal(c.t, session, c.do("corralctl", "-H", node, "list", "--no-legend", "--columns=id", "--label=slurm="+id))
 	c.do("scancel", id)
 	c.untilState(id, "CANCELLED")
 	c.untilPrinted(id, "saved")
 	assert.Equal(c.t, "stopped", c.do("sh", "-c", `corralctl -H "$1" is-active "$2" || :`, "sh", node, session))
+}
+
+// testSignal: a signal to the shell alone, as of sbatch --signal=B:TERM@60, stops the session as
+// well.
+func (c *cluster) testSignal() {
+	id := c.submit("--mem=200", "corral-job", "scribe")
+	c.untilPrinted(id, "works on")
+	c.do("scancel", "--batch", "--signal=TERM", id)
+	c.untilState(id, "FAILED")
+	assert.Equal(c.t, "143:0", c.job(id, "ExitCode"))
+	assert.Contains(c.t, c.output(id), "saved")
 }
 
 // testKilled: a job whose processes were killed, which ends no session, leaves none on the node.

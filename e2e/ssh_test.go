@@ -14,6 +14,7 @@ import (
 // TestSSH_ControlsAnotherMachine uses corralctl -H on a laptop, over a real sshd on another
 // machine.
 func TestSSH_ControlsAnotherMachine(t *testing.T) {
+	t.Parallel()
 	hosts := newHosts(t, host{name: "laptop"}, host{name: "desk"})
 	laptop, d := hosts[0], hosts[1]
 	remote := func(args ...string) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -14,8 +15,8 @@ import (
 )
 
 // await waits until the session that run --wait has created has ended, and prints the output of its
-// agent meanwhile if that was requested. A signal to end, in interrupts, stops the session; the
-// exit code is then that of a process which the signal has ended.
+// agent meanwhile if that was requested. A signal in interrupts stops the session; the exit code is
+// then that of a process which the signal has ended.
 func (r *runOptions) await(ctx context.Context, c *ctl, id string, events <-chan client.Event,
 	interrupts <-chan os.Signal,
 ) error {
@@ -27,9 +28,8 @@ func (r *runOptions) await(ctx context.Context, c *ctl, id string, events <-chan
 		if err != nil {
 			return c.cannot("follow the log of", id, err)
 		}
-		go func() {
-			following <- (&logsOptions{lines: math.MaxInt}).followLog(ctx, c, sessionDirectory(manager, id), ended)
-		}()
+		directory, printer := sessionDirectory(manager, id), &ctl{out: bufio.NewWriter(os.Stdout)} // c.out is in use
+		go func() { following <- (&logsOptions{lines: math.MaxInt}).followLog(ctx, printer, directory, ended) }()
 	} else {
 		following <- nil
 	}
@@ -50,7 +50,8 @@ func (r *runOptions) await(ctx context.Context, c *ctl, id string, events <-chan
 	if failed := <-following; failed != nil {
 		c.report(c.cannot("follow the log of", id, failed))
 	}
-	if received != nil {
+	// A session that has ended by itself at the same moment has an exit code of its own.
+	if stopped := new(failure); received != nil && errors.As(err, &stopped) && stopped.code == exitNotActive {
 		return exit(signalCode(received))
 	}
 	return err

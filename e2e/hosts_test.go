@@ -182,8 +182,8 @@ func TestHosts_LostConnection(t *testing.T) {
 	hosts := newHosts(t, host{name: "laptop"}, host{name: "gpu"})
 	laptop, gpu := hosts[0], hosts[1]
 	start := func(id string) *exec.Cmd {
-		cmd := laptop.Command("ann", "corralctl", "-H", "gpu", "run", "--wait", "--dir", "/tmp", "--id", id, "--",
-			"sh", "-c", "until [ -e finish ]; do sleep 0.1; done; exit 6")
+		cmd := laptop.Command("ann", "timeout", "60", "corralctl", "-H", "gpu", "run", "--wait", "--dir", "/tmp",
+			"--id", id, "--", "sh", "-c", "until [ -e finish ]; do sleep 0.1; done; exit 6")
 		require.NoError(t, cmd.Start())
 		testbed.Poll(t, id+" runs", func() bool {
 			out, _ := gpu.try("corralctl", "is-active", id)

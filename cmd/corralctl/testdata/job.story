@@ -16,7 +16,7 @@ stopped
 [exit 3]
 
 # The agent may save its work first, and what it prints then is printed, too.
-$ corralctl run --wait --follow --id saves -- sh -c 'trap "echo saved; exit 0" TERM; echo ready; while :; do sleep 0.1; done' >~/out & pid=$!; until grep -q ready ~/out; do :; done; kill $pid; wait $pid; echo $?; cat ~/out
+$ corralctl run --wait --follow --id saves -- sh -c 'trap "echo saved; exit 0" TERM; echo ready; while :; do sleep 0.1; done' >~/out & pid=$!; until grep -qs ready ~/out; do :; done; kill $pid; wait $pid; echo $?; cat ~/out
 143
 ready
 saved
@@ -39,7 +39,7 @@ $ corralctl run -q --wait --same-limits --id unlimited -- true; echo $?
 0
 
 # A queued session is taken out of the queue.
-$ mkdir -p ~/config/corral && printf '[Corral]\nMaxRunning=1\n' >~/config/corral/corral.conf && corralctl reload; corralctl run --wait --id later -- true >~/out 2>&1 & pid=$!; until grep -q "is queued" ~/out; do :; done; kill $pid; wait $pid; echo $?; corralctl list --no-legend --columns=id,state later
+$ mkdir -p ~/config/corral && printf '[Corral]\nMaxRunning=1\n' >~/config/corral/corral.conf && corralctl reload; corralctl run --wait --id later -- true >~/out 2>&1 & pid=$!; until grep -qs "is queued" ~/out; do :; done; kill $pid; wait $pid; echo $?; corralctl list --no-legend --columns=id,state later
 143
 later created
 

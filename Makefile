@@ -68,16 +68,17 @@ NEEDS_E2E   = $(NEEDS_TEST) logind iproute debootstrap lintian npm
 NEEDS_AGENTS = $(NEEDS_TEST) npm
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
 NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream makepkg nix python3
+NEEDS_SCALE = supervisor s6
 NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator python3
 
 .DEFAULT_GOAL := build
 .PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test slurm-test upgrade-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures lines \
-	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures most-tests daemon-tests-1 daemon-tests-2
+	bench bench-scale fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures needs-scale most-tests daemon-tests-1 daemon-tests-2
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '  make %-15s %s\n' "$$t" "$$d"; done
 
-needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures: needs-%:
+needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures needs-scale: needs-%:
 	@scripts/needs.sh $(NEEDS_$(shell echo $* | tr a-z A-Z))
 
 build: needs-build $(BUILD)/man/.made $(BUILD)/documents/.made $(BUILD)/licenses/.made ## corrald, corralctl, corral-shim and the manual, into build/, or BUILD=DIR
@@ -205,6 +206,9 @@ soak: needs-test ## for TIME (1h): the bus, notification servers and the display
 
 bench: needs-build needs-run build ## latency, start time, memory and wake-ups, each beside its floor; fails if a bar is missed; BENCH=-measure does not
 	go run ./internal/bench $(BENCH)
+
+bench-scale: needs-build needs-run needs-scale build ## 1,000 and 5,000 sessions, and other supervisors, measured side by side; writes docs/COMPARISON.md; half an hour
+	go run ./internal/bench -peers -scale 1000,5000 -n 0.2 -idle 20s -report docs/COMPARISON.md $(BENCH)
 
 fuzz: needs-test ## every fuzz test for FUZZTIME (20s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh

@@ -36,6 +36,8 @@ has() {
     xvfb) have Xvfb ;;
     python3) [ -x /usr/bin/python3 ] ;;
     gio-python) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'from gi.repository import Gio' 2>/dev/null ;;
+    supervisor) have supervisord && have supervisorctl ;;
+    s6) have s6-svscan ;;
     procps) have ps && have pgrep ;;
     cc) have gcc && any_file '/usr/include/stdlib.h' ;;
     *) echo "needs.sh: unknown need: $1" >&2 && exit 2 ;;

@@ -26,7 +26,7 @@ const adopted = 1000
 // bus, by which time it has adopted every session, and its memory then. Meanwhile, every third
 // agent has exited. The floor is a program that asks systemd for the scopes and reads the records.
 func adoption(ctx context.Context, b *bench) ([]row, error) {
-	if err := b.gather(ctx, adopted); err != nil {
+	if err := b.gather(ctx, max(adopted, b.sessions)); err != nil {
 		return nil, err
 	}
 	r := row{

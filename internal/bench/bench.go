@@ -34,6 +34,7 @@ type bench struct {
 	listener *listener
 	many     int          // number of sessions that gather has started
 	last     atomic.Int64 // number in the last session id
+	before   machineUse   // without any session
 }
 
 // start starts the daemon and connects to it. The daemon is an ordinary child process without a
@@ -41,6 +42,9 @@ type bench struct {
 func start(ctx context.Context, o options, p place) (*bench, error) {
 	b := &bench{options: o, place: p}
 	var err error
+	if b.before, err = usageOfMachine(); err != nil {
+		return nil, err
+	}
 	if b.listener, err = newListener(ctx); err != nil {
 		return nil, err
 	}
@@ -103,7 +107,8 @@ func (b *bench) close() error {
 	if b.daemon == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	limit := timeout * time.Duration(1+b.many/200)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var err error
 	if rows, listErr := b.client.ListSessions(ctx); listErr == nil {
@@ -115,7 +120,7 @@ func (b *bench) close() error {
 	case <-ctx.Done():
 		_ = b.daemon.Process.Kill()
 		<-b.ended
-		err = errors.Join(err, fmt.Errorf("corrald did not end within %v", timeout))
+		err = errors.Join(err, fmt.Errorf("corrald did not end within %v", limit))
 	}
 	return err
 }

@@ -32,6 +32,7 @@ func init() {
 		{"exit-many", true, exitAmongMany},
 		{"idle", true, wakeupsIdle},
 		{"list", true, list},
+		{"top", true, top},
 		{"memory", true, memoryOfMany},
 		{"busy", true, wakeupsBusy},
 		{"suspend", false, suspension},

@@ -85,9 +85,21 @@ func (b *bench) attach(ctx context.Context, id string) (*terminal, error) {
 	return openTerminal(client)
 }
 
-// openTerminal runs the command in a new terminal, with additional variables in its environment,
-// and waits until it echoes keys.
+// openTerminal is startInTerminal for a command that echoes keys, and waits until it does.
 func openTerminal(client *exec.Cmd) (*terminal, error) {
+	t, err := startInTerminal(client)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.press('Q'); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// startInTerminal runs the command in a new terminal, with additional variables in its environment.
+func startInTerminal(client *exec.Cmd) (*terminal, error) {
 	master, slave, err := openPty()
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a terminal: %w", err)
@@ -101,12 +113,7 @@ func openTerminal(client *exec.Cmd) (*terminal, error) {
 		_ = master.Close()
 		return nil, fmt.Errorf("cannot attach: %w", err)
 	}
-	t := &terminal{master, client}
-	if _, err := t.press('Q'); err != nil {
-		t.close()
-		return nil, err
-	}
-	return t, nil
+	return &terminal{master, client}, nil
 }
 
 func openPty() (master, slave *os.File, err error) {

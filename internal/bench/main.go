@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,6 +36,9 @@ type options struct {
 	idle     time.Duration  // -idle: how long wake-ups are counted
 	measure  bool           // -measure: measure once and do not fail
 	programs string         // -programs: directory of the built programs
+	scaled   []int          // -scale: the numbers of sessions to measure the scaleGroups with
+	peers    bool           // -peers: measure other supervisors, too
+	report   string         // -report: the file in which the measured sections are replaced
 }
 
 // insideVariable is the environment variable with the bench's directory for the process inside the
@@ -68,10 +72,23 @@ func parse(args []string) (options, error) {
 	flags.DurationVar(&o.idle, "idle", time.Minute, "how `long` wake-ups are counted")
 	flags.BoolVar(&o.measure, "measure", false, "only measure, once: a missed bar is no failure")
 	flags.StringVar(&o.programs, "programs", "build", "the `directory` of corrald, corralctl and corral-shim")
+	scaled := flags.String("scale", "", "measure what depends on the number of sessions with each of these `numbers`")
+	flags.BoolVar(&o.peers, "peers", false, "measure Corral beside other supervisors")
+	flags.StringVar(&o.report, "report", "", "replace the sections of this `file` that -scale and -peers measure")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	var err error
+	for text := range strings.FieldsFuncSeq(*scaled, func(r rune) bool { return r == ',' }) {
+		n, e := strconv.Atoi(text)
+		err = errors.Join(err, e)
+		o.scaled = append(o.scaled, n)
+	}
+	if err != nil {
+		err = fmt.Errorf("invalid -scale %q: expected numbers with commas between them", *scaled)
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return o, err
+	}
 	if o.only, err = regexp.Compile(*only); err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("it takes no arguments: %q", flags.Args())
 	}
@@ -96,14 +113,27 @@ func outside(o options) int {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
-	return testbed.Run(append([]string{p.program("bench")}, os.Args[1:]...))
+	status := testbed.Run(append([]string{p.program("bench")}, os.Args[1:]...))
+	if o.report != "" {
+		if err := updateReport(o.report, p); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			return 1
+		}
+	}
+	return status
 }
 
 // inside measures and prints the results. A signal makes it clean up and exit early.
 func inside(o options, dir string) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer cancel()
-	rows, err := measure(ctx, o, place{dir})
+	var rows []row
+	var err error
+	if len(o.scaled) > 0 || o.peers {
+		err = measureSections(ctx, o, place{dir})
+	} else {
+		rows, err = measure(ctx, o, place{dir})
+	}
 	if len(rows) > 0 {
 		err = errors.Join(err, show(os.Stdout, place{dir}, rows))
 	}
@@ -120,6 +150,35 @@ func inside(o options, dir string) int {
 		return exitMissed
 	}
 	return 0
+}
+
+// measureSections measures what the report contains, prints it, and leaves it for updateReport. The
+// sections that were measured before an error are printed.
+func measureSections(ctx context.Context, o options, p place) error {
+	b, err := start(ctx, o, p)
+	if err != nil {
+		return err
+	}
+	var sections []section
+	if o.peers {
+		s, e := b.peers(ctx)
+		if err = e; e == nil {
+			sections = append(sections, s)
+		}
+	}
+	if err == nil {
+		var more []section
+		more, err = b.scale(ctx)
+		sections = append(sections, more...)
+	}
+	err = errors.Join(err, b.close())
+	for _, s := range sections {
+		fmt.Println(s.text)
+		if len(s.rows) > 0 {
+			err = errors.Join(err, show(os.Stdout, p, s.rows))
+		}
+	}
+	return errors.Join(err, leave(p, sections))
 }
 
 // exitMissed is the exit status if everything was measured and a bar was missed.

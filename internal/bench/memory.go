@@ -37,7 +37,14 @@ func memoryOfMany(ctx context.Context, b *bench) ([]row, error) {
 		"a median of %s MiB resident and %s MiB proportional",
 		number(r.values.max()), number(of(shims, func(m memory) float64 { return m.rss }).median()),
 		number(of(shims, func(m memory) float64 { return m.pss }).median()))
-	return append(rows, r), nil
+	all := row{
+		name: fmt.Sprintf("memory of a session with its part of corrald, %d sessions", b.sessions), unit: "MiB",
+		values: sample{privateOf(shims).mean() + privateOf(servers).mean() + rows[2].values.max()/float64(b.many)},
+		floor:  sample{privateOf(servers).mean()},
+	}
+	all.note("private memory: of the shim %s MiB, of the tmux server %s MiB, of corrald %s MiB for each session",
+		number(privateOf(shims).mean()), number(privateOf(servers).mean()), number(rows[2].values.max()/float64(b.many)))
+	return append(rows, r, all), nil
 }
 
 // memoryOfDaemon measures the daemon's memory. The floor is a bystander.

@@ -22,6 +22,7 @@ const (
 	roleStatus  = "status"  // STAGE: writes a status report to its terminal on cue and records the time
 	roleEmit    = "emit"    // STAGE: emits a signal on cue and records the time
 	roleLines   = "lines"   // STAGE: prints numbered lines and each key; kills itself on cue
+	roleEvents  = "events"  // FIFO: receives the events of supervisord, and writes a byte for each
 	roleSurvey  = "survey"  // DIRECTORY: lists the scopes and reads the session records below it
 )
 
@@ -30,6 +31,7 @@ func playRole(role string, args []string) int {
 	play := map[string]func(args []string) error{
 		roleExit: exitOnCue, roleParent: parentOfExits, rolePrint: printAll, roleEcho: echoKeys, roleChatter: chatter,
 		roleBystand: bystand, roleStatus: reportStatus, roleEmit: emitSignals, roleLines: printLines, roleSurvey: survey,
+		roleEvents: reportEvents,
 	}[role]
 	if err := play(args); err != nil {
 		fmt.Fprintf(os.Stderr, "bench %s: %v\n", role, err)

@@ -22,6 +22,14 @@ func (s sample) quantile(q float64) float64 {
 	return sorted[max(int(math.Ceil(q*float64(len(s)))), 1)-1]
 }
 
+func (s sample) mean() float64 {
+	var sum float64
+	for _, v := range s {
+		sum += v
+	}
+	return sum / float64(len(s))
+}
+
 func (s sample) median() float64 { return s.quantile(0.5) }
 func (s sample) p99() float64    { return s.quantile(0.99) }
 func (s sample) max() float64    { return s.quantile(1) }

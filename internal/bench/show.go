@@ -42,9 +42,11 @@ func show(to io.Writer, p place, rows []row) error {
 func circumstances(p place) string {
 	var u unix.Utsname
 	_ = unix.Uname(&u)
-	return fmt.Sprintf("%d processors, Linux %s, state on %s. Each number was taken by turns with its floor.",
+	return fmt.Sprintf("%d processors, Linux %s, state on %s."+byTurns,
 		runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), p.disk())
 }
+
+const byTurns = " Each number was taken by turns with its floor."
 
 // met returns "yes" or "no" for a row that meets or misses its bar, "" for a row without a bar.
 func (r *row) met() string {

@@ -12,7 +12,7 @@ import (
 // stop of the same scopes, with the same processes in them, without a daemon: systemd then sends
 // SIGTERM itself, to all processes of a scope at once.
 func stopping(ctx context.Context, b *bench) ([]row, error) {
-	if err := b.gather(ctx, adopted); err != nil {
+	if err := b.gather(ctx, max(adopted, b.sessions)); err != nil {
 		return nil, err
 	}
 	r := row{unit: "ms", bar: ratioAtMost(3)}

@@ -21,7 +21,7 @@ const suspended = 300
 // machine, until every record is on disk. logind waits five seconds for that (InhibitDelayMaxSec=
 // in logind.conf(5)). The floor ends as many processes and writes a file for each.
 func suspension(ctx context.Context, b *bench) ([]row, error) {
-	if err := b.gather(ctx, suspended); err != nil {
+	if err := b.gather(ctx, max(suspended, b.sessions)); err != nil {
 		return nil, err
 	}
 	r := row{name: fmt.Sprintf("suspension of %d sessions", b.many), unit: "ms", bar: neverAbove(1500, "ms")}

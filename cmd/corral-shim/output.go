@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -154,7 +155,7 @@ func (s *shim) checkIdle(now time.Time) {
 	}
 	if !s.wasIdle {
 		s.wasIdle = true
-		releaseFilePages()
+		proc.ReleaseFilePages()
 	}
 	s.idle, s.activitySince = true, s.lastOutput
 	s.sendActivity(shimwire.Idle)

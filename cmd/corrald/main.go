@@ -19,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/supervisor"
@@ -100,6 +101,7 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	go func() { defer close(lost); forwardEvents(d.units, d.sup) }()
 	debug.SetGCPercent(gcPercent)
 	debug.FreeOSMemory()
+	proc.ReleaseFilePages()
 	if err := d.server.Serve(d.sup); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/deadline"
+	"github.com/corrald/corral/internal/proc"
 )
 
 // GOGC values: how much garbage may accumulate, in percent of the live heap. The daemon is idle for
@@ -82,6 +83,7 @@ func (t *memoryTrimmer) trimIfIdle() {
 	runtime.ReadMemStats(&m)
 	if m.HeapAlloc > heap+minTrim || m.HeapAlloc < heap {
 		debug.FreeOSMemory()
+		proc.ReleaseFilePages()
 		runtime.ReadMemStats(&m)
 		heap = m.HeapAlloc
 	}

@@ -152,24 +152,26 @@ func inside(o options, dir string) int {
 	return 0
 }
 
-// measureSections measures what the report contains, prints it, and leaves it for updateReport. The
-// sections that were measured before an error are printed.
+// measureSections measures what the report contains, prints it, and leaves it for updateReport, also
+// the sections that were measured before an error.
 func measureSections(ctx context.Context, o options, p place) error {
 	b, err := start(ctx, o, p)
 	if err != nil {
 		return err
 	}
 	var sections []section
+	add := func(s section) error {
+		sections = append(sections, s)
+		return leave(p, sections)
+	}
 	if o.peers {
-		s, e := b.peers(ctx)
-		if err = e; e == nil {
-			sections = append(sections, s)
+		var s section
+		if s, err = b.peers(ctx); err == nil {
+			err = add(s)
 		}
 	}
 	if err == nil {
-		var more []section
-		more, err = b.scale(ctx)
-		sections = append(sections, more...)
+		err = b.scale(ctx, add)
 	}
 	err = errors.Join(err, b.close())
 	for _, s := range sections {
@@ -178,7 +180,7 @@ func measureSections(ctx context.Context, o options, p place) error {
 			err = errors.Join(err, show(os.Stdout, p, s.rows))
 		}
 	}
-	return errors.Join(err, leave(p, sections))
+	return err
 }
 
 // exitMissed is the exit status if everything was measured and a bar was missed.

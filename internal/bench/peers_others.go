@@ -194,7 +194,7 @@ func (p *s6) start(ctx context.Context, name string, command []string) error {
 	err := os.Mkdir(made, 0o755)
 	for file, text := range map[string]string{"run": "exec " + strings.Join(command, " "), "finish": "exit 125"} {
 		if err == nil {
-			err = os.WriteFile(filepath.Join(made, file), []byte("#!/bin/sh\n"+text+"\n"), 0o700)
+			err = os.WriteFile(filepath.Join(made, file), []byte("#!/bin/sh\n"+text+"\n"), 0o700) //nolint:gosec // a script
 		}
 	}
 	if err == nil {

@@ -14,13 +14,13 @@ import (
 // scaleGroups are the groups that -scale measures with each number of sessions.
 var scaleGroups = []string{"start", "exit-many", "idle", "list", "top", "memory", "stop", "suspend", "adopt"}
 
-// scale measures the scaleGroups with increasing numbers of sessions. If a number does not fit into
-// the machine, it measures with as many sessions as do.
-func (b *bench) scale(ctx context.Context) (sections []section, err error) {
+// scale measures the scaleGroups with increasing numbers of sessions, and calls add with the section
+// of each. If a number does not fit into the machine, it measures with as many sessions as do.
+func (b *bench) scale(ctx context.Context, add func(section) error) error {
 	for _, wanted := range b.scaled {
 		n, limit, err := b.fitting(wanted)
 		if err != nil {
-			return sections, err
+			return err
 		}
 		s := section{name: fmt.Sprintf("sessions-%d", wanted)}
 		if n < wanted {
@@ -30,19 +30,21 @@ func (b *bench) scale(ctx context.Context) (sections []section, err error) {
 		fmt.Fprintf(os.Stderr, "bench: %d sessions\n", n)
 		b.sessions = n
 		if err := b.gather(ctx, n); err != nil {
-			return sections, fmt.Errorf("cannot start %d sessions: %w", n, err)
+			return fmt.Errorf("cannot start %d sessions: %w", n, err)
 		}
 		for _, name := range scaleGroups {
 			fmt.Fprintf(os.Stderr, "bench: %s\n", name)
 			rows, err := groupNamed(name).rows(ctx, b)
 			if err != nil {
-				return sections, fmt.Errorf("cannot measure %s: %w", name, errors.Join(err, b.daemonError()))
+				return fmt.Errorf("cannot measure %s: %w", name, errors.Join(err, b.daemonError()))
 			}
 			s.rows = append(s.rows, rows...)
 		}
-		sections = append(sections, s)
+		if err := add(s); err != nil {
+			return err
+		}
 	}
-	return sections, nil
+	return nil
 }
 
 func groupNamed(name string) group {
@@ -77,6 +79,9 @@ func (b *bench) fitting(wanted int) (n int, limit string, err error) {
 	atMost("its memory", now.available-reserved, (b.before.available-now.available)/sessions)
 	atMost("its limit of processes and threads (kernel.pid_max)",
 		0.9*now.maxThreads-now.threads, (now.threads-b.before.threads)/sessions)
+	const spare = 50 // for terminals that the measurements open, and for everybody else
+	atMost("its limit of pseudoterminals (kernel.pty.max)",
+		now.maxPtys-now.ptys-spare, (now.ptys-b.before.ptys)/sessions)
 	return n, limit, nil
 }
 
@@ -85,6 +90,8 @@ type machineUse struct {
 	available  float64 // bytes of memory
 	threads    float64
 	maxThreads float64
+	ptys       float64
+	maxPtys    float64
 }
 
 func usageOfMachine() (u machineUse, err error) {
@@ -101,12 +108,18 @@ func usageOfMachine() (u machineUse, err error) {
 	if u.threads, err = strconv.ParseFloat(all, 64); err != nil {
 		return u, err
 	}
-	most, err := proc.ReadFile("/proc/sys/kernel/pid_max")
-	if err != nil {
-		return u, err
+	for name, value := range map[string]*float64{
+		"pid_max": &u.maxThreads, "pty/nr": &u.ptys, "pty/max": &u.maxPtys,
+	} {
+		text, err := proc.ReadFile("/proc/sys/kernel/" + name)
+		if err != nil {
+			return u, err
+		}
+		if *value, err = strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err != nil {
+			return u, err
+		}
 	}
-	u.maxThreads, err = strconv.ParseFloat(strings.TrimSpace(string(most)), 64)
-	return u, err
+	return u, nil
 }
 
 // thousands formats a number as 5,000.

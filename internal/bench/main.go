@@ -152,8 +152,8 @@ func inside(o options, dir string) int {
 	return 0
 }
 
-// measureSections measures what the report contains, prints it, and leaves it for updateReport, also
-// the sections that were measured before an error.
+// measureSections measures what the report contains, prints it, and leaves it for updateReport,
+// also the sections that were measured before an error.
 func measureSections(ctx context.Context, o options, p place) error {
 	b, err := start(ctx, o, p)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // scaleGroups are the groups that -scale measures with each number of sessions.
 var scaleGroups = []string{"start", "exit-many", "idle", "list", "top", "memory", "stop", "suspend", "adopt"}
 
-// scale measures the scaleGroups with increasing numbers of sessions, and calls add with the section
-// of each. If a number does not fit into the machine, it measures with as many sessions as do.
+// scale measures the scaleGroups with increasing numbers of sessions, and calls add with the
+// section of each. If a number does not fit into the machine, it measures with as many as do.
 func (b *bench) scale(ctx context.Context, add func(section) error) error {
 	for _, wanted := range b.scaled {
 		n, limit, err := b.fitting(wanted)

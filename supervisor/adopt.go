@@ -65,13 +65,13 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 // become of its run since it was saved.
 func (a *adoption) listAndCompare(ctx context.Context) error {
 	// Watch first, then list: the end of a scope in between is reported.
-	var live []Scope
+	var units []string
 	for _, e := range a.loop.sessions.byID {
 		if r := e.rec.Run; r.Live() && r.BootID == a.loop.settings.bootID {
-			live = append(live, Scope{Name: r.Unit, InvocationID: r.InvocationID, ControlGroup: r.ControlGroup})
+			units = append(units, r.Unit)
 		}
 	}
-	if err := a.loop.system.Systemd.Watch(ctx, live); err != nil {
+	if err := a.loop.system.Systemd.Watch(ctx, units...); err != nil {
 		return err
 	}
 	failpoint.Hit("adopt.watched")

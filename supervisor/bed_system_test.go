@@ -312,7 +312,7 @@ func (f *fakeSystem) Abandon(_ context.Context, units []string) ([]string, error
 }
 
 func (f *fakeSystem) PulledIn(context.Context) ([]string, error) { return f.pulledIn, f.pulledErr }
-func (f *fakeSystem) Watch(context.Context, []Scope) error       { return nil }
+func (f *fakeSystem) Watch(context.Context, ...string) error     { return nil }
 func (f *fakeSystem) ControlGroup(int) string                    { return f.group }
 func (f *fakeSystem) IsPopulated(string) bool                    { return f.populated }
 func (f *fakeSystem) StaysPopulated(string) bool                 { return f.populated }

@@ -27,7 +27,7 @@ import (
 // scope, its runtime directory, and its shim, whose Hello on the socket there names its own process
 // and the agent's. A scope whose session cannot be rebuilt is logged and left alone.
 func (a *adoption) rebuild(ctx context.Context, scopes []Scope) ([]Scope, error) {
-	var found []Scope
+	var units []string
 	for _, sc := range scopes {
 		e := a.loop.sessions.byUnit[sc.Name]
 		if !sc.Active || e != nil && isScopeOf(e.rec.Run, sc) {
@@ -43,13 +43,13 @@ func (a *adoption) rebuild(ctx context.Context, scopes []Scope) ([]Scope, error)
 			a.loop.log.Warn("a scope belongs to no session", "unit", sc.Name, "err", err)
 			continue
 		}
-		found = append(found, sc)
+		units = append(units, sc.Name)
 	}
-	if len(found) == 0 {
+	if len(units) == 0 {
 		return scopes, nil
 	}
 	// As in listAndCompare: watch first, then list.
-	if err := a.loop.system.Systemd.Watch(ctx, found); err != nil {
+	if err := a.loop.system.Systemd.Watch(ctx, units...); err != nil {
 		return nil, err
 	}
 	return a.loop.system.Systemd.Scopes(ctx)

@@ -66,9 +66,8 @@ var ErrNoShim = errors.New("the shim does not run")
 type Systemd interface {
 	// Scopes lists the scopes of sessions.
 	Scopes(ctx context.Context) ([]Scope, error)
-	// Watch makes systemd report the ends of scopes that an earlier daemon has started. Their names
-	// are set, and the invocations and control groups that are known.
-	Watch(ctx context.Context, scopes []Scope) error
+	// Watch makes systemd report the ends of scopes that an earlier daemon has started.
+	Watch(ctx context.Context, units ...string) error
 	// Abandon leaves these scopes to systemd: if they are stopped from now on, systemd sends SIGTERM
 	// itself, instead of leaving that to the daemon. It returns the names of those that systemd has
 	// begun to stop before.

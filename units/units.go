@@ -218,16 +218,12 @@ func (m *Manager) call(ctx context.Context, f func(context.Context, *client) err
 	return err
 }
 
-// Watch starts to report events of the scopes, of which the name has to be set, and the invocation
-// with the control group if they are known: the end of a scope without them is a Resync. The state
-// of a scope that is already watched is reset.
-func (m *Manager) Watch(ctx context.Context, scopes ...Unit) error {
+// Watch starts to report events of the scopes. The state of a scope that is already watched is
+// reset.
+func (m *Manager) Watch(ctx context.Context, names ...string) error {
 	return m.runOnLoop(ctx, func(ws *watches) {
-		for _, u := range scopes {
-			w := m.addWatch(ws, u.Name)
-			if w.running = true; u.InvocationID != "" {
-				w.cgroup, w.invocationID = u.ControlGroup, u.InvocationID
-			}
+		for _, name := range names {
+			m.addWatch(ws, name).running = true
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/units"
 )
 
-// systemd implements supervisor.Systemd. Abandon and StartTime are those of units.Manager.
+// systemd implements supervisor.Systemd. Watch, Abandon and StartTime are those of units.Manager.
 type systemd struct {
 	*units.Manager
 	client string // path of corralctl
@@ -32,15 +32,6 @@ func (s systemd) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 		})
 	}
 	return scopes, nil
-}
-
-// Watch implements supervisor.Systemd.
-func (s systemd) Watch(ctx context.Context, scopes []supervisor.Scope) error {
-	watched := make([]units.Unit, len(scopes))
-	for i, sc := range scopes {
-		watched[i] = units.Unit{Name: sc.Name, InvocationID: sc.InvocationID, ControlGroup: sc.ControlGroup}
-	}
-	return s.Manager.Watch(ctx, watched...)
 }
 
 // PulledIn implements supervisor.Systemd.

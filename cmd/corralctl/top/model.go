@@ -28,6 +28,7 @@ type model struct {
 
 	rows         map[string]*row // by id
 	order        []*row          // the listed rows, sorted
+	counts       map[string]int  // of all rows, see countStates
 	lines        []line          // one for each line of the list: the rows in order, and headings of groups
 	scrollOffset int             // index in lines of the first line on the screen
 	sort         sorting
@@ -50,6 +51,7 @@ type model struct {
 
 	preview     preview
 	measuring   bool         // an effect measure is being executed
+	remoteDue   time.Time    // when counters are to be read from other machines again
 	dialog      *dialog      // nil if keys act on the list
 	passThrough *passThrough // nil unless keys are passed through to a session
 	draining    *passThrough // the last pass-through, whose queued keys are still being sent
@@ -320,8 +322,13 @@ func (m *model) measured(message measured) {
 	}
 }
 
-// measureTargets returns the sessions whose counters are to be read: those on the screen. An order
-// by counters needs them of all sessions, but only on this machine, where reading them is cheap.
+// remoteInterval is how often counters are read from other machines. Each of them needs a call,
+// which costs both machines more than all else that top does.
+const remoteInterval = 5 * time.Second
+
+// measureTargets returns the sessions whose counters are to be read: those on the screen, on other
+// machines less often. An order by counters needs them of all sessions, but only on this machine,
+// where reading them is cheap.
 func (m *model) measureTargets() []measureTarget {
 	rows := m.shownRows()
 	if m.sort.byUsage() {
@@ -332,11 +339,15 @@ func (m *model) measureTargets() []measureTarget {
 			}
 		}
 	}
+	isRemoteDue := !m.now.Before(m.remoteDue)
+	if isRemoteDue {
+		m.remoteDue = m.now.Add(remoteInterval)
+	}
 	var targets []measureTarget
 	for _, r := range rows {
 		live, remote := !wording.IsEnded(r.State), m.isRemote(r.Id)
 		switch {
-		case remote && live && m.goneReason(r.Id) == "":
+		case remote && live && isRemoteDue && m.goneReason(r.Id) == "":
 			targets = append(targets, measureTarget{id: r.Id})
 		case !remote && r.group != "":
 			targets = append(targets, measureTarget{r.Id, r.group, !live})
@@ -397,6 +408,7 @@ func (m *model) showError(text string)  { m.notice = notice{text: text, isError:
 // arrange filters, sorts and groups the rows. The selection stays on its session. If the session
 // was removed, or was answered and has moved in the list, the selection stays at its index instead.
 func (m *model) arrange() {
+	m.counts = m.countStates()
 	m.order = m.order[:0]
 	for _, r := range m.rows {
 		listed := (r.State != word.Archived || m.archived) && matches(r, m.filter)

@@ -88,7 +88,7 @@ func Run(ctx context.Context, bus *client.Client, o Options) error {
 
 // framesPerSecond limits how often the screen is drawn: rarely enough for a slow line, often enough
 // for the eye.
-const framesPerSecond = 30
+const framesPerSecond = 20
 
 // screen implements tea.Model with a model and a runner.
 type screen struct {

@@ -106,9 +106,8 @@ func (m *model) cursor() *tea.Cursor {
 	return tea.NewCursor(min(m.width-1, len(filterTitle)+before), m.height-1)
 }
 
-// header returns the first line: the version, the host, and the numbers of sessions, those of
-// urgent states first.
-func (m *model) header() string {
+// countStates returns the numbers of sessions in each state, and of those that need a person.
+func (m *model) countStates() map[string]int {
 	counts := map[string]int{}
 	for _, r := range m.rows {
 		if r.State == word.Archived {
@@ -129,6 +128,13 @@ func (m *model) header() string {
 			counts[word.Waiting]++
 		}
 	}
+	return counts
+}
+
+// header returns the first line: the version, the host, and the numbers of sessions, those of
+// urgent states first.
+func (m *model) header() string {
+	counts := m.counts
 	manager := m.managers[""]
 	left := paint(wording.Bold, strings.TrimSpace("corral "+manager.Version)) + " on " + wording.Printable(m.host)
 	if len(m.hosts) > 0 {

@@ -26,7 +26,7 @@ func TestScale_TenHosts(t *testing.T) {
 	raisePseudoterminals(t, 4*hosts*sessions)
 	desks := newHosts(t, host{name: "laptop"}, host{name: "farm"})
 	laptop, farm := desks[0], desks[1]
-	farm.Run("sh", "-ec", "printf 'MaxStartups 100\nMaxSessions 100\n' >/etc/ssh/sshd_config.d/many.conf; systemctl restart ssh")
+	farm.Run("sh", "-ec", "echo MaxStartups 100 >/etc/ssh/sshd_config.d/many.conf; systemctl restart ssh")
 	var names []string
 	configured := "[Corral]\nHosts="
 	for i := range hosts {

@@ -140,7 +140,7 @@ daemon-tests-2:
 SLOW_E2E = TestPackages/(rpm|archlinux)|TestLogin$$|Test(Remote)?Notifications?_OnDesktop
 
 e2e: needs-e2e build ## as root: the tests on booted machines
-	go test -tags e2e -count=1 -parallel 4 -timeout 15m -skip '$(SLOW_E2E)' ./e2e/... ./internal/testbed/machine
+	go test -tags e2e -count=1 -parallel 6 -timeout 15m -skip '$(SLOW_E2E)' ./e2e/... ./internal/testbed/machine
 
 installs-test: needs-e2e build ## as root: the packages of each format, each kind of login, a desktop
 	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLogin$$|Test(Remote)?Notifications?_OnDesktop' ./e2e

@@ -35,10 +35,8 @@ var accountFiles = map[string]struct {
 	"opencode": {".local/share/opencode-*/opencode/opencode.db", nil},
 }
 
-func TestAccounts_Claude(t *testing.T)  { accounts(t, "claude") }
-func TestAccounts_Codex(t *testing.T)   { accounts(t, "codex") }
-func TestAccounts_Gemini(t *testing.T)  { accounts(t, "gemini") }
-func TestAccounts_Copilot(t *testing.T) { accounts(t, "copilot") }
+func TestAccounts_Claude(t *testing.T) { accounts(t, "claude") }
+func TestAccounts_Codex(t *testing.T)  { accounts(t, "codex") }
 
 // accounts runs an agent with two accounts at once in one directory, suspends both, and resumes
 // them: each continues its own conversation, which is in the directory of its account. The shell

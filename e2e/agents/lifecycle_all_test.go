@@ -68,7 +68,9 @@ func TestSetup_IsReadFromTheScreen(t *testing.T) {
 	assert.Empty(t, prompts)
 }
 
-func TestAccounts_Qwen(t *testing.T) { accounts(t, "qwen") }
+func TestAccounts_Copilot(t *testing.T) { accounts(t, "copilot") }
+func TestAccounts_Gemini(t *testing.T)  { accounts(t, "gemini") }
+func TestAccounts_Qwen(t *testing.T)    { accounts(t, "qwen") }
 
 // TestAccounts_Opencode also checks that the commands that opencode runs do not get the directory
 // of the account as that of their data.

@@ -3,12 +3,13 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,15 +107,23 @@ printf '[Corral]\nHosts=gpu build old @lab=gpu,build\n' >~/.config/corral/corral
 	events, err := monitor.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, monitor.Start())
-	received := make(chan string)
+	var received atomic.Pointer[string] // what monitor has printed
+	received.Store(new(string))
 	go func() {
-		text, _ := io.ReadAll(events)
-		received <- string(text)
+		for lines := bufio.NewScanner(events); lines.Scan(); {
+			text := *received.Load() + lines.Text() + "\n"
+			received.Store(&text)
+		}
 	}()
+	printed := func(text string) {
+		t.Helper()
+		testbed.Poll(t, "monitor prints "+text, func() bool { return strings.Contains(*received.Load(), text) })
+	}
 	job := laptop.Command("ann", "corralctl", "-H", "build", "run", "--wait", "--dir", "/tmp", "--id", "job", "--",
 		"sh", "-c", "until [ -e /tmp/go ]; do sleep 0.1; done; exit 5")
 	require.NoError(t, job.Start())
 	shows("the job is running", "build:job +sh +running")
+	printed(`"Id":"build:job"`) // however long ssh has taken
 
 	// The network of build is lost. Its sessions continue, and so does everything else.
 	build.Disconnect()
@@ -163,16 +172,15 @@ printf '[Corral]\nHosts=gpu build old @lab=gpu,build\n' >~/.config/corral/corral
 	assert.Equal(t, "failed | exit-code | 1 | 5 | command exited with code 5", build.result("job"))
 	laptop.do("tmux", "kill-server")
 	works("stop", "shop")
-	require.NoError(t, monitor.Process.Signal(os.Interrupt))
-	_ = monitor.Wait()
-	text := testbed.Receive(t, received, "the events")
 	for _, want := range []string{
 		`"Event":"daemon-gone","Host":"build"`, `"Event":"daemon-back","Host":"build"`,
 		`"Event":"daemon-gone","Host":"gpu"`, `"Event":"daemon-back","Host":"gpu"`,
 		`"Event":"changed","Id":"build:job"`, `"Event":"changed","Id":"old:shop"`,
 	} {
-		assert.Contains(t, text, want)
+		printed(want)
 	}
+	require.NoError(t, monitor.Process.Signal(os.Interrupt))
+	_ = monitor.Wait()
 }
 
 // TestHosts_LostConnection: a session that was started on another host exists there with its exit,

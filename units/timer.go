@@ -37,7 +37,8 @@ func (m *Manager) SetTimer(ctx context.Context, t Timer, at time.Time) error {
 		return err
 	}
 	variant := func(name string, value any) Property { return Property{Name: name, Value: dbus.MakeVariant(value)} }
-	trigger := variant("TimersCalendar", []struct{ Base, Time string }{{"OnCalendar", fmt.Sprintf("@%d", at.Unix())}})
+	second := at.Add(time.Second - 1).Unix() // rounded up: not before at
+	trigger := variant("TimersCalendar", []struct{ Base, Time string }{{"OnCalendar", fmt.Sprintf("@%d", second)}})
 	if time.Until(at) < minTimerDelay {
 		trigger = variant("TimersMonotonic", []struct {
 			Base string

@@ -116,12 +116,10 @@ func (ws *watches) jobRemoved(body []any) []Event {
 // dead that is not.
 func (w *watch) endEvents() []Event {
 	switch {
-	case !w.running:
+	case !w.running || proc.IsPopulated(w.cgroup):
 		return nil
 	case w.cgroup == "": // without the path, the kernel cannot be asked
 		return []Event{Resync{}}
-	case proc.IsPopulated(w.cgroup):
-		return nil
 	}
 	w.running = false
 	return []Event{Ended{w.name, w.result, w.invocationID}}

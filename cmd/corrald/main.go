@@ -93,10 +93,6 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	}
 	defer d.close()
 
-	running, stop := context.WithCancel(context.Background())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- d.sup.Run(running) }()
 	lost := make(chan struct{})
 	go func() { defer close(lost); forwardEvents(d.units, d.sup) }()
 	debug.SetGCPercent(gcPercent)
@@ -105,6 +101,10 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	if err := d.server.Serve(d.sup); err != nil {
 		return err
 	}
+	running, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- d.sup.Run(running) }()
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	log.Info("corrald is ready", "version", version.Version, "message_id", journal.DaemonStarted)
 	go d.handleLogin(running)

@@ -118,7 +118,8 @@ func (s *Server) owner(ctx context.Context) (pid int) {
 var ErrNameTaken = fmt.Errorf("another corrald owns %s", dbusapi.BusName)
 
 // Serve acquires the bus name, answers calls with operations of sup from now on, and sends signals
-// for what sup publishes.
+// for what sup publishes. It has to be called before sup.Run: what sup has published before Serve
+// is complete then, so that no client reads a state whose change is not announced to it.
 func (s *Server) Serve(sup *supervisor.Supervisor) error {
 	s.sup = sup
 	close(s.ready)

@@ -160,8 +160,8 @@ func serve(t *testing.T) *served {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); assert.NoError(t, s.sup.Run(ctx)) }()
 	require.NoError(t, s.Serve(s.sup))
+	go func() { defer close(ended); assert.NoError(t, s.sup.Run(ctx)) }()
 	s.client, err = dbus.Connect(address,
 		dbus.WithIncomingInterceptor(s.record), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	require.NoError(t, err)

@@ -17,6 +17,8 @@ import (
 // called by other goroutines than the event loop.
 type adoption struct {
 	loop            *loop
+	listing         bool            // resync is listing the scopes
+	listAgain       bool            // they have to be listed once more, because resync was called meanwhile
 	uncompared      map[*entry]bool // have to be compared with systemd's scopes once more
 	relistScheduled bool            // listing these scopes has failed, and will be repeated
 	relistDelay     time.Duration   // before that; 0 if the last listing has succeeded
@@ -100,11 +102,12 @@ func (a *adoption) listAndCompare(ctx context.Context) error {
 }
 
 // quiescentRuns returns the ids of the live runs of sessions for which no effect is being carried
-// out: a list of the scopes that is made from now on is accurate for these runs.
+// out, and whose start has not been decided in this iteration: a list of the scopes that is made
+// from now on is accurate for these runs.
 func (a *adoption) quiescentRuns() map[*entry]string {
 	runs := map[*entry]string{}
 	for _, e := range a.loop.sessions.byID {
-		if e.rec.Run.Live() && !e.effects.busy {
+		if e.rec.Run.Live() && !e.effects.busy && !e.pending.Starting {
 			runs[e] = e.rec.Run.ID
 		}
 	}
@@ -324,19 +327,31 @@ func (a *adoption) awaitProbes(ctx context.Context) {
 }
 
 // Resync compares the scopes that systemd lists with the sessions, because events may have been
-// missed. If systemd does not answer, it is repeated after increasing delays.
+// missed. If systemd does not answer, it is repeated after increasing delays. Calls during a
+// listing lead to one more.
 func (s *Supervisor) Resync() { s.loop.adoption.resync() }
 
 // resync is Resync. It waits for systemd: any goroutine but the event loop may call it.
 func (a *adoption) resync() {
-	var runs map[*entry]string
-	if a.loop.do(func() { runs = a.quiescentRuns() }) != nil {
+	var runs map[*entry]string // nil if the scopes are being listed
+	err := a.loop.do(func() {
+		if a.listing {
+			a.listAgain = true
+			return
+		}
+		a.listing, runs = true, a.quiescentRuns()
+	})
+	if err != nil || runs == nil {
 		return
 	}
 	ctx, cancel := a.loop.clocks.AfterFunc.Context(a.loop.ctx, systemdTimeout)
 	defer cancel()
 	scopes, err := a.loop.system.Systemd.Scopes(ctx)
 	a.loop.post(func() {
+		if a.listing = false; a.listAgain {
+			a.listAgain = false
+			go a.resync()
+		}
 		if err != nil {
 			a.retryListing(err)
 			return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,5 +304,58 @@ func TestScopeEnd_ReportedBySystemdNeedsNoQuery(t *testing.T) {
 		b.endScope("shop")
 		b.advance(time.Minute)
 		assert.NotContains(t, b.log.String(), "cannot list the scopes")
+	})
+}
+
+// TestResync_IgnoresARunThatIsAboutToStart lists the scopes in the iteration that has decided to
+// start a run, whose scope cannot exist yet.
+func TestResync_IgnoresARunThatIsAboutToStart(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		b.exit("shop", 0)
+		b.endScope("shop")
+		require.Equal(t, "completed", b.state("shop"))
+		b.system.populated = false
+		var isStarted atomic.Bool
+		b.system.start = func(p Plan, report func(session.Event)) error {
+			isStarted.Store(true)
+			return runs(p, report)
+		}
+		unit := unitname.Scope("command", "shop")
+		b.system.list = func() []Scope {
+			return []Scope{{Name: unit, InvocationID: "inv", ControlGroup: "/" + unit, Active: isStarted.Load()}}
+		}
+		started := make(chan error, 1)
+		await := func() { <-time.After(time.Millisecond) } // until all other goroutines wait
+		b.sup.loop.post(func() {
+			go func() { started <- b.sup.Start(b.t.Context(), "shop") }()
+			await()
+			go b.sup.loop.post(func() {
+				await() // the start is requested
+				go b.sup.Resync()
+				await()
+				go b.sup.loop.post(await) // the scopes are listed
+				await()
+			})
+			await()
+		})
+		require.NoError(t, <-started)
+		assert.Equal(t, "running", b.state("shop"))
+	})
+}
+
+func TestResync_CallsDuringAListingLeadToOneMore(t *testing.T) {
+	supervise(t, func(b *bed) {
+		var listed atomic.Int32
+		b.system.list = func() []Scope {
+			listed.Add(1)
+			<-time.After(time.Second)
+			return nil
+		}
+		for range 100 {
+			go b.sup.Resync()
+		}
+		<-time.After(time.Minute)
+		assert.EqualValues(t, 2, listed.Load())
 	})
 }

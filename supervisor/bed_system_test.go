@@ -38,8 +38,9 @@ type fakeSystem struct {
 	dead      bool                                           // OpenPidfd reports that the process has exited
 	scopes    []Scope
 	scopesErr error
-	tooLate   []string // returned by Abandon
-	pulledIn  []string // returned by PulledIn
+	list      func() []Scope // called by Scopes; nil selects scopes
+	tooLate   []string       // returned by Abandon
+	pulledIn  []string       // returned by PulledIn
 	pulledErr error
 	clearing  time.Duration                                                 // how long CleanUp takes
 	group     string                                                        // returned by ControlGroup
@@ -295,7 +296,13 @@ func (f *fakeSystem) OpenPidfd(session.Process) (int, bool) {
 }
 
 func (f *fakeSystem) FindTmux(Target) (session.Process, bool) { return session.Process{}, false }
-func (f *fakeSystem) Scopes(context.Context) ([]Scope, error) { return f.scopes, f.scopesErr }
+
+func (f *fakeSystem) Scopes(context.Context) ([]Scope, error) {
+	if f.list != nil {
+		return f.list(), nil
+	}
+	return f.scopes, f.scopesErr
+}
 
 func (f *fakeSystem) Abandon(_ context.Context, units []string) ([]string, error) {
 	if len(units) > 0 {

@@ -116,10 +116,12 @@ func (ws *watches) jobRemoved(body []any) []Event {
 // dead that is not.
 func (w *watch) endEvents() []Event {
 	switch {
-	case !w.running || proc.IsPopulated(w.cgroup):
+	case !w.running:
 		return nil
 	case w.cgroup == "": // without the path, the kernel cannot be asked
 		return []Event{Resync{}}
+	case proc.IsPopulated(w.cgroup):
+		return nil
 	}
 	w.running = false
 	return []Event{Ended{w.name, w.result, w.invocationID}}

@@ -47,6 +47,7 @@ func (m *Manager) Start(ctx context.Context, s Scope) (Started, error) {
 	var w *watch
 	err := m.runOnLoop(ctx, func(ws *watches) {
 		w = m.addWatch(ws, s.Name)
+		w.startResult = make(chan string, 1)
 		m.match("AddMatch", w.startJobRule())
 	})
 	if err != nil {

@@ -106,7 +106,7 @@ type watches struct {
 type watch struct {
 	name        string
 	path        dbus.ObjectPath
-	startResult chan string // receives the result of the start job; buffered by one
+	startResult chan string // receives the result of the start job; buffered by one; nil for an adopted scope
 	running     bool        // the scope has started, so inactive means that it has ended
 	// stopReported is set once StopRequested or Stopping has been sent.
 	stopReported bool
@@ -238,7 +238,7 @@ func (m *Manager) addWatch(ws *watches, name string) *watch {
 			m.match("AddMatch", rule)
 		}
 	}
-	w.startResult, w.running, w.stopReported, w.result, w.invocationID = make(chan string, 1), false, false, "", ""
+	w.startResult, w.running, w.stopReported, w.result, w.invocationID = nil, false, false, "", ""
 	return w
 }
 

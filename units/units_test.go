@@ -305,6 +305,17 @@ func TestWatch_ReportsEndOfExistingScope(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
 
+// TestWatch_ScopeThatHasEnded reads a property of the missing unit: systemd loads it for that, and
+// reports then that it was removed.
+func TestWatch_ScopeThatHasEnded(t *testing.T) {
+	m := connect(t)
+	require.NoError(t, m.Watch(t.Context(), "app-corral-ended.scope"))
+	active, err := m.IsActive(t.Context(), "app-corral-ended.scope")
+	require.NoError(t, err)
+	assert.False(t, active)
+	assert.Equal(t, Resync{}, testbed.Receive(t, m.Events(), "event of systemd"))
+}
+
 func TestKill_IgnoresMissingScope(t *testing.T) {
 	m := connect(t)
 	require.NoError(t, m.Kill(t.Context(), "app-corral-nowhere.scope", unix.SIGTERM))

@@ -106,6 +106,7 @@ func (q *effectQueue) runNext() {
 		return
 	}
 	f := q.waiting[0]
+	q.waiting[0] = nil // what f refers to, such as the environment of a run, is garbage afterwards
 	q.waiting = q.waiting[1:]
 	q.busy = true
 	go func() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/deadline"
 )
 
 // Abandon leaves the named scopes to systemd: if they are stopped from now on, systemd sends
@@ -23,11 +24,13 @@ func (m *Manager) Abandon(ctx context.Context, names []string) (stopping []strin
 }
 
 // AbandonLost makes systemd forget the controllers of active scopes whose connections no longer
-// exist, and returns the names of these scopes. A systemd that is reexecuted while there is no bus
-// keeps the Controller= of each scope and does not notice when that connection leaves the bus.
+// exist, and returns the names of these scopes. A systemd that is reexecuted keeps the Controller=
+// of each scope, and does not notice if that connection leaves the bus before systemd is connected
+// to the bus again.
 //
 // AbandonLost is for a daemon that has just started: the only possible controllers are the daemon
-// itself and daemons that no longer run.
+// itself and daemons that no longer run. It need not be called again for as long as the result of
+// SystemdConnection, from before the call, stays the same.
 func (m *Manager) AbandonLost(ctx context.Context, pattern string) (abandoned []string, err error) {
 	rows, err := m.listOnce(ctx, pattern)
 	if err != nil {
@@ -41,6 +44,22 @@ func (m *Manager) AbandonLost(ctx context.Context, pattern string) (abandoned []
 	}
 	abandoned, _, err = m.abandon(ctx, names, false)
 	return abandoned, err
+}
+
+// SystemdConnection returns an id of systemd's connection to the bus. It changes when the bus is
+// restarted, and when systemd is restarted or reexecuted.
+func (m *Manager) SystemdConnection(ctx context.Context) (string, error) {
+	ctx, cancel := deadline.Context(ctx, callTimeout)
+	defer cancel()
+	var instance, systemd string // the id of each instance of a bus differs, see GetId in the D-Bus Specification
+	err := m.conn.BusObject().CallWithContext(ctx, bus.Name+".GetId", 0).Store(&instance)
+	if err == nil {
+		err = m.conn.BusObject().CallWithContext(ctx, bus.Name+".GetNameOwner", 0, bus.SystemdName).Store(&systemd)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot identify systemd's connection to the bus: %w", err)
+	}
+	return instance + " " + systemd, nil
 }
 
 // abandon calls abandonScope for each of the scopes, several at a time. It returns the names of

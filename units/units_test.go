@@ -516,6 +516,33 @@ func TestAbandonLost_AfterReexecWithoutBus(t *testing.T) {
 	assert.Empty(t, again)
 }
 
+// TestSystemdConnection_ChangesWithAReexec: systemd has usually kept the controller of a scope that
+// left the bus during a reexecution, and the changed id shows that scopes have to be examined.
+func TestSystemdConnection_ChangesWithAReexec(t *testing.T) {
+	m := connect(t)
+	start(t, m, "app-corral-lost.scope")
+	before, err := m.SystemdConnection(t.Context())
+	require.NoError(t, err)
+	next := connect(t)
+	again, err := next.SystemdConnection(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, before, again)
+
+	reexec := exec.CommandContext(t.Context(), "systemctl", "--user", "daemon-reexec")
+	require.NoError(t, reexec.Start())
+	_ = m.Close()
+	require.NoError(t, reexec.Wait())
+	testbed.Poll(t, "systemd is on the bus with another connection", func() bool {
+		now, err := next.SystemdConnection(t.Context())
+		return err == nil && now != before
+	})
+	_, err = next.AbandonLost(t.Context(), "app-corral-*.scope")
+	require.NoError(t, err)
+	controller, err := next.get(t.Context(), "app-corral-lost.scope", "Scope", "Controller")
+	require.NoError(t, err)
+	assert.Empty(t, controller)
+}
+
 // TestBusLoss_LeavesThePrivateSocket has to be the last test: it replaces the bus.
 func TestBusLoss_LeavesThePrivateSocket(t *testing.T) {
 	m := connect(t)

@@ -20,7 +20,6 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/proc"
-	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/store"
@@ -126,18 +125,6 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 		log.Info("corrald has saved everything and exits", "message_id", journal.DaemonStopped)
 	}
 	return err
-}
-
-// abandonLost releases the scopes whose controller, an earlier daemon, no longer exists: systemd
-// would leave it to that controller to stop them. It stops released scopes itself.
-func (d *parts) abandonLost(ctx context.Context) {
-	names, err := d.units.AbandonLost(ctx, unitname.Scopes)
-	if err != nil && ctx.Err() == nil {
-		d.log.Warn("cannot determine which process controls the scopes", "err", err)
-	}
-	if len(names) > 0 {
-		d.log.Warn("released scopes whose controller has exited", "units", names)
-	}
 }
 
 // handleSignals waits for the daemon's end: a signal, or a lost connection. SIGHUP makes it reload

@@ -18,6 +18,19 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
+// TestControllers_AreExaminedAfterSystemdWasReexecuted checks that a daemon records with which
+// connection of systemd the scopes' controllers were examined, and that the next one examines them
+// if that was another.
+func TestControllers_AreExaminedAfterSystemdWasReexecuted(t *testing.T) {
+	d := startDaemon(t)
+	path := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral", controllersFileName)
+	first := string(testbed.WaitFile(t, path, nil))
+	d.kill(syscall.SIGKILL)
+	testbed.Systemctl(t, "daemon-reexec")
+	d.launch()
+	testbed.WaitFile(t, path, func(content []byte) bool { return len(content) > 0 && string(content) != first })
+}
+
 // TestSecondDaemon_ReportsTheFirstAndExits checks a second daemon that finds the state locked or
 // the bus name taken; the first one is not affected.
 func TestSecondDaemon_ReportsTheFirstAndExits(t *testing.T) {

@@ -175,17 +175,25 @@ func IsServer(s Session, args []string) bool {
 	return i > 0 && i+1 < len(args) && args[i+1] == s.Socket && slices.Contains(args[:i], "-D")
 }
 
-// Run opens the tmux session with one pane that runs the command in directory dir.
-func (t *Tmux) Run(ctx context.Context, s Session, dir string, command []string) error {
+// Run opens the tmux session with one pane that runs the command in directory dir. The command gets
+// the variables, NAME=VALUE, in addition to those of all panes.
+func (t *Tmux) Run(ctx context.Context, s Session, dir string, command []string, variables ...string) error {
 	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";"}
 	args = append(args, "new-session", "-d", "-s", s.Name, "-x", strconv.Itoa(width), "-y", strconv.Itoa(height),
 		"-c", escapeArgument(escapeFormat(dir)))
 	if s.Window != "" {
 		args = append(args, "-n", escapeArgument(escapeFormat(s.Window)))
 	}
+	for _, v := range variables {
+		args = append(args, "-e", escapeArgument(v))
+	}
 	args = append(args, "--")
 	for _, arg := range command {
 		args = append(args, escapeArgument(arg))
+	}
+	for _, v := range variables { // by now the command runs; other panes do not get them
+		name, _, _ := strings.Cut(v, "=")
+		args = append(args, ";", "set-environment", "-u", "-t", s.pane(), name)
 	}
 	for option, id := range map[string]string{sessionOption: "#{session_id}", paneOption: "#{pane_id}"} {
 		args = append(args, ";", "set-option", "-s", "-F", "-t", s.pane(), option, id)

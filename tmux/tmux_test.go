@@ -274,6 +274,24 @@ func TestRun_PassesArgumentsAndDirectoryUnchanged(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(work, "pwned"))
 }
 
+// TestRun_GivesVariablesToItsCommandOnly: a shell that a person opens in a further window does not
+// get them.
+func TestRun_GivesVariablesToItsCommandOnly(t *testing.T) {
+	x := prepare(t)
+	s := serve(t, x)
+	dir := testbed.Dir(t)
+	printed := func(name string) []string {
+		const script = `echo "$ONE|$TWO" >"$0.new"; mv "$0.new" "$0"; exec sleep infinity`
+		return []string{"sh", "-c", script, filepath.Join(dir, name)}
+	}
+	require.NoError(t, x.Run(t.Context(), s, "/", printed("first"), "ONE=1 #{pid};", "TWO=$HOME"))
+	assert.Equal(t, "1 #{pid};|$HOME\n", string(testbed.WaitFile(t, filepath.Join(dir, "first"), nil)))
+	window := append([]string{"-N", "new-window", "-t", "=" + s.Name + ":", "--"}, printed("second")...)
+	_, err := x.command(t.Context(), s, window...)
+	require.NoError(t, err)
+	assert.Equal(t, "|\n", string(testbed.WaitFile(t, filepath.Join(dir, "second"), nil)))
+}
+
 func TestRun_FailsForDuplicateSession(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")

@@ -322,9 +322,13 @@ func (m *model) measured(message measured) {
 	}
 }
 
-// remoteInterval is how often counters are read from other machines. Each of them needs a call,
-// which costs both machines more than all else that top does.
-const remoteInterval = 5 * time.Second
+// Counters are read from other machines at intervals of remoteInterval, or longer, so that no more
+// than one call is made in each remoteCallInterval on average. Each session needs a call, which
+// costs both machines more than all else that top does.
+const (
+	remoteInterval     = 5 * time.Second
+	remoteCallInterval = 300 * time.Millisecond
+)
 
 // measureTargets returns the sessions whose counters are to be read: those on the screen, on other
 // machines less often. An order by counters needs them of all sessions, but only on this machine,
@@ -340,18 +344,20 @@ func (m *model) measureTargets() []measureTarget {
 		}
 	}
 	isRemoteDue := !m.now.Before(m.remoteDue)
-	if isRemoteDue {
-		m.remoteDue = m.now.Add(remoteInterval)
-	}
 	var targets []measureTarget
+	calls := 0
 	for _, r := range rows {
 		live, remote := !wording.IsEnded(r.State), m.isRemote(r.Id)
 		switch {
 		case remote && live && isRemoteDue && m.goneReason(r.Id) == "":
 			targets = append(targets, measureTarget{id: r.Id})
+			calls++
 		case !remote && r.group != "":
 			targets = append(targets, measureTarget{r.Id, r.group, !live})
 		}
+	}
+	if isRemoteDue {
+		m.remoteDue = m.now.Add(max(remoteInterval, time.Duration(calls)*remoteCallInterval))
 	}
 	return targets
 }

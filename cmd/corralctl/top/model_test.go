@@ -424,6 +424,33 @@ func TestMeasure_ReadsOnlyShownSessions(t *testing.T) {
 	assert.NotContains(t, m.screen(), "corrald is not running")
 }
 
+// Of sessions on other machines, counters are read every five seconds, and less often if many are
+// on the screen.
+func TestMeasure_ReadsFromOtherMachinesLessOften(t *testing.T) {
+	for shown, interval := range map[int]int{3: 5, 40: 12} {
+		m := &model{now: noon, clock: time.Now, remote: true}
+		m.update(tea.WindowSizeMsg{Width: 80, Height: 100})
+		var sessions []client.Session
+		for i := range shown {
+			sessions = append(sessions, client.Session{Id: fmt.Sprintf("s%02d", i), State: "running", SessionAlive: true})
+		}
+		m.update(wholeList(m, 1, client.Manager{}, sessions...))
+		var at []int
+		for i := range 30 {
+			now := noon.Add(time.Duration(i) * time.Second)
+			for _, e := range m.update(second{now}) {
+				if e, ok := e.(measure); ok {
+					assert.Len(t, e.of, shown)
+					at = append(at, i)
+					m.update(measured{at: now})
+				}
+			}
+		}
+		require.GreaterOrEqual(t, len(at), 2)
+		assert.Equal(t, interval, at[1]-at[0], "%d sessions", shown)
+	}
+}
+
 func TestPreview_IsReadWhenTheSessionChanges(t *testing.T) {
 	m := modelOfEachState(80, 24)
 	require.Equal(t, "docs", m.preview.id)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -58,6 +59,7 @@ func run() int {
 	if *verbose {
 		level.Set(slog.LevelDebug)
 	}
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), maxProcessors))
 	debug.SetGCPercent(startingGCPercent)
 	out := journal.New(level)
 	defer out.Close()

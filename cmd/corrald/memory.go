@@ -21,6 +21,11 @@ const (
 	startingGCPercent = 100
 )
 
+// maxProcessors is how many processors execute the daemon's goroutines at most. One of these is the
+// event loop, and Go's runtime sets memory aside for each processor: with sixteen of them and 1,000
+// sessions, 4 MiB.
+const maxProcessors = 4
+
 const (
 	trimDelay = 3 * time.Second
 	// Bytes that may be allocated while trimmed: reads by clients are answered without the event loop.

@@ -36,12 +36,18 @@ type Executor struct {
 	client       string // path of corralctl
 
 	starts       chan struct{} // contains one element for each start that is being carried out
+	reaping      chan struct{} // contains one element for each tmux server that reapTmux is examining
 	anticipating atomic.Bool   // anticipateStart is being carried out
 }
 
 // maxStarts bounds how many starts are carried out at the same time: each one creates a handful of
 // processes and holds the kernel's cgroup lock for some milliseconds.
 const maxStarts = 16
+
+// maxReaping bounds how many tmux servers reapTmux examines at the same time. When a daemon adopts
+// hundreds of sessions whose agents have ended, Go's runtime would create more than a hundred
+// threads for that, and never end them.
+const maxReaping = 2
 
 // New returns an Executor. Shim is the path of corral-shim, client that of corralctl.
 func New(u *units.Manager, t *tmux.Tmux, env supervisor.Environments, shim, client string) (*Executor, error) {
@@ -51,7 +57,7 @@ func New(u *units.Manager, t *tmux.Tmux, env supervisor.Environments, shim, clie
 	}
 	return &Executor{
 		units: u, tmux: t, cgroups: controlGroups{root}, environments: env, shim: shim, client: client,
-		starts: make(chan struct{}, maxStarts),
+		starts: make(chan struct{}, maxStarts), reaping: make(chan struct{}, maxReaping),
 	}, nil
 }
 
@@ -109,7 +115,7 @@ func (x *Executor) execute(ctx context.Context, task supervisor.Task, report fun
 		_ = x.thaw(ctx, t) // systemd refuses to stop a frozen scope
 		return x.units.Release(ctx, t.Unit)
 	case session.ReapTmux:
-		return reapTmux(ctx, t)
+		return x.reapTmux(ctx, t)
 	case session.ReopenSockets:
 		return x.reopenSockets(t)
 	case session.Freeze:

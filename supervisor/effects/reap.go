@@ -22,12 +22,14 @@ const (
 // server before tmux 3.6 that uses libutempter loses a SIGCHLD that arrives while it waits for the
 // helper of that library: its pane never becomes dead, and the program in it remains a zombie. On
 // another SIGCHLD, the server reaps all of them.
-func reapTmux(ctx context.Context, t supervisor.Target) error {
+func (x *Executor) reapTmux(ctx context.Context, t supervisor.Target) error {
 	for wait := minReapWait; wait < maxReapWait && ctx.Err() == nil; wait *= 2 {
 		waited, cancel := deadline.Context(ctx, wait)
 		<-waited.Done()
 		cancel()
+		x.reaping <- struct{}{}
 		zombie, child := childrenOf(t)
+		<-x.reaping
 		if zombie {
 			if err := signalProcess(t.Tmux, unix.SIGCHLD); err != nil {
 				return err

@@ -121,6 +121,11 @@ var ErrNameTaken = fmt.Errorf("another corrald owns %s", dbusapi.BusName)
 // for what sup publishes. It has to be called before sup.Run: what sup has published before Serve
 // is complete then, so that no client reads a state whose change is not announced to it.
 func (s *Server) Serve(sup *supervisor.Supervisor) error {
+	// The field belongs to the event loop, which must not run yet: otherwise this panics, or the race
+	// detector reports it.
+	if s.saving != nil {
+		panic("Serve is called while changes are being saved")
+	}
 	s.sup = sup
 	close(s.ready)
 	reply, err := s.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue)

@@ -32,13 +32,18 @@ func (d *parts) abandonLost(ctx context.Context) {
 	if err == nil {
 		names, err = d.units.AbandonLost(ctx, unitname.Scopes)
 	}
-	if err == nil {
-		err = atomicfile.Write(path, []byte(id), 0o600)
-	}
-	if err != nil && ctx.Err() == nil {
-		d.log.Warn("cannot determine which process controls the scopes", "err", err)
-	}
 	if len(names) > 0 {
 		d.log.Warn("released scopes whose controller has exited", "units", names)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		d.log.Warn("cannot determine which process controls the scopes", "err", err)
+		return
+	}
+	if err := atomicfile.Write(path, []byte(id), 0o600); err != nil {
+		d.log.Warn("cannot record that the controllers of the scopes were examined; "+
+			"the next corrald examines them again", "err", err)
 	}
 }

@@ -78,12 +78,14 @@ func (s *Store) Load() ([]*session.Session, []Finding, error) {
 	}
 	var all []*session.Session
 	var found []Finding
+	shared := sharedStrings{}
 	for _, name := range names {
 		if strings.HasPrefix(name, ".") {
 			continue
 		}
 		rec, more := s.load(name)
 		if rec != nil {
+			shared.apply(rec)
 			all = append(all, rec)
 		}
 		found = append(found, more...)

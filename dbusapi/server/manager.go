@@ -230,14 +230,7 @@ func createSession(ctx context.Context, o *object, msg *dbus.Message) ([]any, er
 
 func listSessions(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	return o.server.replyInOrder(msg, func(v *view) ([]any, error) {
-		rows := make([]dbusapi.SessionRow, len(v.sessions))
-		for i, n := range v.sessions {
-			rows[i] = dbusapi.SessionRow{
-				ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention,
-				StateChange: usec(n.StateChanged), Path: dbusapi.SessionPath(n.ID),
-			}
-		}
-		return []any{rows}, nil
+		return []any{marshalRows(v.sessions)}, nil
 	})
 }
 

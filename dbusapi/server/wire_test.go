@@ -66,6 +66,26 @@ func TestMarshalObjects_MatchesGodbus(t *testing.T) {
 	assert.Panics(t, func() { w.variant(int16(1)) })
 }
 
+// TestMarshalRows_MatchesGodbus: godbus decodes the body to the rows.
+func TestMarshalRows_MatchesGodbus(t *testing.T) {
+	all := []*supervisor.Snapshot{
+		{ID: "empty"},
+		{ID: "s1", Agent: "ü", State: "running", Activity: "waiting", Attention: "question", StateChanged: time.Now()},
+	}
+	for count := range len(all) + 1 {
+		m := marshalRows(all[:count])
+		var rows []dbusapi.SessionRow
+		require.NoError(t, dbus.Store(unmarshal(t, m.Signature, m.Body), &rows))
+		require.Len(t, rows, count)
+		for i, n := range all[:count] {
+			assert.Equal(t, dbusapi.SessionRow{
+				ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention,
+				StateChange: usec(n.StateChanged), Path: dbusapi.SessionPath(n.ID),
+			}, rows[i])
+		}
+	}
+}
+
 // TestGetManagedObjects_WithAThousandSessions: the reply is complete and correct while the sessions
 // change.
 func TestGetManagedObjects_WithAThousandSessions(t *testing.T) {

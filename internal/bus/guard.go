@@ -168,6 +168,7 @@ func (c *Guarded) writeMarshalled(msg *dbus.Message, body []byte) error {
 	if err := empty.EncodeTo(&b, binary.LittleEndian); err != nil {
 		return err
 	}
+	b.Grow(len(body))
 	binary.LittleEndian.PutUint32(b.Bytes()[4:], uint32(len(body)))
 	b.Write(body)
 	return c.socket.send(b.Bytes())

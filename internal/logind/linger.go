@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/inotify"
 )
 
 // lingerDir is the directory in which the login manager keeps an empty file for each user with
@@ -73,7 +75,7 @@ func (m *Manager) SetLinger(ctx context.Context, on bool) error {
 // LingerWatch reports when lingering is enabled or disabled for this user.
 type LingerWatch struct {
 	file     string
-	files    *fsnotify.Watcher
+	files    *inotify.Watcher
 	reported bool // the value that was reported last, or the value at the start
 }
 
@@ -87,9 +89,9 @@ func WatchLinger() (*LingerWatch, error) {
 }
 
 func watchLinger(file string) (*LingerWatch, error) {
-	files, err := fsnotify.NewWatcher()
+	files, err := inotify.New()
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch files: %w", err)
+		return nil, err
 	}
 	w := &LingerWatch{file: file, files: files, reported: exists(file)}
 	if err := w.watch(); err != nil {
@@ -98,6 +100,10 @@ func watchLinger(file string) (*LingerWatch, error) {
 	}
 	return w, nil
 }
+
+// lingerEvents are the events that a directory or an entry of it appears or disappears.
+const lingerEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF |
+	unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
 // watch watches the directory of the file. The login manager creates it for the first user who
 // enables lingering; until then, watch watches its nearest existing parent. If a directory is
@@ -108,7 +114,7 @@ func (w *LingerWatch) watch() error {
 		for !exists(dir) && dir != "/" {
 			dir = filepath.Dir(dir)
 		}
-		err := w.files.Add(dir)
+		_, err := w.files.Add(dir, lingerEvents)
 		below := filepath.Dir(w.file)
 		for filepath.Dir(below) != dir && below != dir {
 			below = filepath.Dir(below)
@@ -131,18 +137,10 @@ func (w *LingerWatch) Run(report func(on bool)) {
 		}
 	}
 	check() // the file may have changed before it was watched
-	for {
-		var open bool
-		select {
-		case _, open = <-w.files.Events:
-		case _, open = <-w.files.Errors: // events may have been lost
-		}
-		if !open {
-			return
-		}
+	w.files.Run(func(inotify.Event) {
 		_ = w.watch() // if watching fails, the change that caused this event is still reported
 		check()
-	}
+	})
 }
 
 // Close ends Run.

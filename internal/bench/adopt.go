@@ -92,7 +92,7 @@ func (b *bench) crashAndAdopt(ctx context.Context, r, resident *row, peak, cpu *
 		return err
 	}
 	r.floor = append(r.floor, milliseconds(time.Since(before)))
-	return b.startAgain(ctx, ended)
+	return b.replace(ctx, ended)
 }
 
 // third returns every third running session.

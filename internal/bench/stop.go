@@ -37,7 +37,7 @@ func stopping(ctx context.Context, b *bench) ([]row, error) {
 			return nil, err
 		}
 		cpu = append(cpu, milliseconds(u.since(usedBefore).cpu))
-		if err := b.startAgain(ctx, stopped); err != nil {
+		if err := b.replace(ctx, stopped); err != nil {
 			return nil, err
 		}
 		if err := b.killDaemon(ctx); err != nil {
@@ -51,7 +51,7 @@ func stopping(ctx context.Context, b *bench) ([]row, error) {
 		if err := b.startDaemon(ctx); err != nil {
 			return nil, err
 		}
-		if err := b.startAgain(ctx, stopped); err != nil {
+		if err := b.replace(ctx, stopped); err != nil {
 			return nil, err
 		}
 	}
@@ -67,9 +67,16 @@ func timed(to *sample, f func() error) error {
 	return err
 }
 
-// startAgain starts sessions that have ended.
-func (b *bench) startAgain(ctx context.Context, sessions []client.Session) error {
-	return parallel(len(sessions), func(i int) error { return b.client.StartSession(ctx, sessions[i].Id) })
+// replace replaces sessions that have ended by running ones, so that each measurement has the same
+// conditions: a session that is started again keeps the record of each earlier run.
+func (b *bench) replace(ctx context.Context, sessions []client.Session) error {
+	return parallel(len(sessions), func(i int) error {
+		id := sessions[i].Id
+		if err := b.remove(ctx, id); err != nil {
+			return err
+		}
+		return b.create(ctx, id, silent)
+	})
 }
 
 func ids(sessions []client.Session) []string {

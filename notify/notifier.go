@@ -83,6 +83,7 @@ type Notifier struct {
 	messaging  map[string]bool       // sessions in whose terminals a message is being shown
 	timer      *deadline.Timer       // nil if there is nothing to wait for
 	publishing bool                  // Publish is being called
+	beginning  chan<- struct{}       // see Begin; nil if nobody waits
 	confirmed  map[string]time.Time  // by session: the since of the last call of Confirm
 
 	dirty   bool         // the file has to be written
@@ -135,7 +136,8 @@ func loadState(path string) (state savedState, err error) {
 	return state, nil
 }
 
-// Update adds, changes and removes sessions.
+// Update adds, changes and removes sessions. The caller may omit a change of a session that neither
+// before nor afterwards needs attention, is interrupted or has a client attached to its terminal.
 func (n *Notifier) Update(changes []Change) {
 	if len(changes) == 0 {
 		return
@@ -156,8 +158,12 @@ func (n *Notifier) Update(changes []Change) {
 }
 
 // Begin starts to show and close notices. The caller has published every existing session before.
-func (n *Notifier) Begin() {
+// The result is closed once Publish was called for the notifications of these sessions, if they are
+// those of this machine.
+func (n *Notifier) Begin() (published <-chan struct{}) {
+	done := make(chan struct{})
 	n.post(func() {
+		n.beginning = done
 		now := time.Now()
 		n.ready, n.begun, n.screen.holdUntil = true, true, now.Add(holdTime)
 		if n.policy.isRemote() {
@@ -165,6 +171,7 @@ func (n *Notifier) Begin() {
 			n.dirty = true
 		}
 	})
+	return done
 }
 
 // Pause keeps the notices as they are until Begin is called, because the sessions of the other
@@ -319,11 +326,12 @@ func (n *Notifier) run() {
 				n.checkWatched()
 				n.wake(now, n.syncScreen(now), n.sendEvents(now))
 				n.recordShown()
+				n.save()
 				n.publish()
 			} else {
 				n.wake(now, n.syncScreen(now))
+				n.save()
 			}
-			n.save()
 		}
 	}
 }
@@ -430,13 +438,20 @@ func (n *Notifier) publish() {
 	if n.publishing || n.policy.isRemote() {
 		return
 	}
-	if changed := n.policy.Notifications(); len(changed) > 0 {
-		n.publishing = true
-		go func() {
-			n.Publish(changed)
-			n.post(func() { n.publishing = false })
-		}()
+	changed, beginning := n.policy.Notifications(), n.beginning
+	if len(changed) == 0 && beginning == nil {
+		return
 	}
+	n.publishing, n.beginning = true, nil
+	go func() {
+		if len(changed) > 0 {
+			n.Publish(changed)
+		}
+		if beginning != nil {
+			close(beginning)
+		}
+		n.post(func() { n.publishing = false })
+	}()
 }
 
 // save writes the file if necessary, one write at a time.

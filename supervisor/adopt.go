@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/corrald/corral/dbusapi/word"
@@ -96,6 +97,12 @@ func (a *adoption) listAndCompare(ctx context.Context) error {
 	for _, e := range justExited {
 		if !e.rec.Run.Live() { // its scope has ended since the exit was saved
 			alive = append(alive, e)
+		}
+	}
+	isLive := func(unit string) bool { return a.loop.sessions.findByUnit(unit) != nil }
+	if ended := slices.DeleteFunc(units, isLive); len(ended) > 0 {
+		if err := a.loop.system.Systemd.Unwatch(ctx, ended...); err != nil {
+			return err
 		}
 	}
 	return a.applyMissedStops(ctx, alive)
@@ -304,6 +311,29 @@ func (a *adoption) removeEmptyRuntimeDirs() {
 		if file.IsDir() && a.loop.sessions.byID[file.Name()] == nil {
 			_ = os.Remove(filepath.Join(a.loop.settings.runDir, file.Name()))
 		}
+	}
+}
+
+// runUntilTimeout is how long RunUntil waits.
+const runUntilTimeout = time.Second
+
+// RunUntil runs the event loop until done is closed, between Adopt and Run, and applies what was
+// posted before that. If done is not closed in time, it returns anyway. What other goroutines
+// decide about the adopted sessions is thus published with them, and not one more time once there
+// are clients.
+func (s *Supervisor) RunUntil(ctx context.Context, done <-chan struct{}) {
+	ctx, cancel := s.loop.clocks.AfterFunc.Context(ctx, runUntilTimeout)
+	defer cancel()
+	for {
+		select {
+		case f := <-s.loop.mailbox:
+			s.loop.iterate(f)
+			continue
+		case <-done:
+		case <-ctx.Done():
+		}
+		s.loop.iterate(func() {})
+		return
 	}
 }
 

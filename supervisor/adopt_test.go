@@ -208,6 +208,35 @@ func TestAdopt_SavesAnExitAtOnce(t *testing.T) {
 	})
 }
 
+// TestAdopt_UnwatchesEndedScopes: systemd does not report their ends again.
+func TestAdopt_UnwatchesEndedScopes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		var saved []*session.Session
+		for _, id := range []string{"a", "b", "c"} {
+			rec := runningRecord(b, false)
+			rec.ID, rec.Run.Unit = id, unitname.Scope("command", id)
+			require.NoError(t, b.records.Create(id))
+			saved = append(saved, rec)
+		}
+		b.system.populated = false
+		b.system.scopes = []Scope{
+			{Name: saved[2].Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true},
+		}
+		require.NoError(t, b.sup.Adopt(t.Context(), saved))
+		synctest.Wait()
+		require.Len(t, b.system.unwatched, 1)
+		assert.ElementsMatch(t, []string{saved[0].Run.Unit, saved[1].Run.Unit}, b.system.unwatched[0])
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := b.runInBackground(ctx)
+		b.endScope("c")
+		synctest.Wait()
+		assert.Equal(t, []string{saved[2].Run.Unit}, b.system.unwatched[1])
+		cancel()
+		<-ended
+	})
+}
+
 func TestAdopt_ContinuesAPendingStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

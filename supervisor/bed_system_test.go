@@ -57,6 +57,8 @@ type fakeSystem struct {
 	parent  int  // returned by Parent
 	running bool // returned by IsRunning
 
+	unwatched [][]string // the arguments of each Unwatch
+
 	freezer    sync.Mutex
 	frozen     map[string]bool // by control group
 	freezeErr  error
@@ -169,7 +171,7 @@ func (f *fakeSystem) Execute(_ context.Context, task Task, report func(session.E
 		if f.properties != nil {
 			return f.properties(e.InvocationID, e.Properties)
 		}
-	case session.AnticipateStart, session.UnwatchScope, session.ReapTmux:
+	case session.AnticipateStart, session.ReapTmux:
 	default:
 		panic(fmt.Sprintf("effect %T is carried out by the event loop", task.Effect))
 	}
@@ -313,9 +315,15 @@ func (f *fakeSystem) Abandon(_ context.Context, units []string) ([]string, error
 
 func (f *fakeSystem) PulledIn(context.Context) ([]string, error) { return f.pulledIn, f.pulledErr }
 func (f *fakeSystem) Watch(context.Context, ...string) error     { return nil }
-func (f *fakeSystem) ControlGroup(int) string                    { return f.group }
-func (f *fakeSystem) IsPopulated(string) bool                    { return f.populated }
-func (f *fakeSystem) StaysPopulated(string) bool                 { return f.populated }
+func (f *fakeSystem) Unwatch(_ context.Context, units ...string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unwatched = append(f.unwatched, units)
+	return nil
+}
+func (f *fakeSystem) ControlGroup(int) string    { return f.group }
+func (f *fakeSystem) IsPopulated(string) bool    { return f.populated }
+func (f *fakeSystem) StaysPopulated(string) bool { return f.populated }
 func (f *fakeSystem) AttachCommand(context.Context, Target) ([]string, error) {
 	return []string{"tmux"}, nil
 }

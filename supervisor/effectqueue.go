@@ -126,7 +126,7 @@ func (l *loop) execute(t Target, effect session.Effect) error {
 
 // executeImmediate carries out an immediate effect on a target and returns once that is done. It
 // panics if the effect is to be queued. Any goroutine may call it; the event loop does so only for
-// AnticipateStart, which does not wait.
+// AnticipateStart and ReapTmux, which do not wait.
 func (l *loop) executeImmediate(ctx context.Context, t Target, effect session.Effect) error {
 	if !session.IsImmediate(effect) {
 		panic(fmt.Sprintf("%T would bypass the queue of its session", effect))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/deadline"
+	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -20,10 +21,10 @@ type entry struct {
 	removed      bool
 	saving       saving
 
-	pending session.Pending // the operation that is not finished
-	timer   timer           // of its deadline
-	claim   claim           // of a run that waits to begin
-	removal removal         // of a pending OpRemove
+	pending *session.Pending // the operation that is not finished; noPending if there is none
+	timer   timer            // of its deadline
+	claim   *claim           // of a run that waits to begin; noClaim if there is none
+	removal removal          // of a pending OpRemove
 	waiting []waiter
 	effects effectQueue
 	run     runtime
@@ -44,6 +45,12 @@ type entry struct {
 
 	removeNotBefore time.Time // after a failed removal of an expired session: the next attempt is not before this time
 }
+
+// Most sessions have no pending operation: they share these values, which never change.
+var (
+	noPending session.Pending
+	noClaim   claim
+)
 
 // saving records which changes of a session are not yet durable.
 type saving struct {
@@ -89,7 +96,7 @@ type runtime struct {
 
 // newEntry returns an entry for a session. The caller adds it to the loop.
 func newEntry(l *loop, rec *session.Session) *entry {
-	e := &entry{loop: l, rec: rec}
+	e := &entry{loop: l, rec: rec, pending: &noPending, claim: &noClaim}
 	e.effects.e, e.continuation.e, e.setup.e = e, e, e
 	e.resetRun()
 	return e
@@ -110,6 +117,15 @@ func (e *entry) definition() config.Agent { return e.loop.settings.definition(e.
 
 // isCurrent reports whether the session exists, and this is the id of its last run.
 func (e *entry) isCurrent(run string) bool { return !e.removed && e.rec.Run.ID == run }
+
+// scopeName returns the name of the session's scope.
+func scopeName(rec *session.Session) string {
+	name := unitname.Scope(rec.Agent, rec.ID)
+	if r := rec.Run; r != nil && r.Unit == name {
+		return r.Unit // the same string, not a copy in each snapshot
+	}
+	return name
+}
 
 // postEvent has ev applied on the event loop, unless the session was removed. Effects call it. Any
 // goroutine but the event loop may call it.
@@ -175,8 +191,11 @@ func (e *entry) recordState() {
 // apply applies an event to a session: it updates the facts and carries out what session.Next
 // decides.
 func (e *entry) apply(ev session.Event) {
-	step := session.Next(e.rec, e.pending, ev, e.env())
-	e.pending = step.Pending
+	step := session.Next(e.rec, *e.pending, ev, e.env())
+	if e.pending = &noPending; !step.Pending.IsNone() {
+		pending := step.Pending
+		e.pending = &pending
+	}
 	e.loop.sessions.queue.update(e)
 	for _, fact := range step.Facts {
 		switch fact.(type) {

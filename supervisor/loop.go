@@ -11,7 +11,6 @@ import (
 
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/shimwire"
-	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/retention"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/sources"
@@ -258,7 +257,7 @@ type index struct {
 // ever having run.
 func (l *loop) add(e *entry) {
 	l.sessions.byID[e.rec.ID] = e
-	l.sessions.byUnit[unitname.Scope(e.rec.Agent, e.rec.ID)] = e
+	l.sessions.byUnit[scopeName(e.rec)] = e
 	l.sessions.queue.update(e)
 	e.markDirty()
 	r := e.rec.Run

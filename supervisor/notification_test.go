@@ -6,7 +6,37 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/supervisor/session"
 )
+
+// TestRunUntil_PublishesNotificationsBeforeRun: what is decided about adopted sessions is published
+// before the loop runs, and the daemon does not wait for it forever.
+func TestRunUntil_PublishesNotificationsBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		rec := runningRecord(b, false)
+		require.NoError(t, b.records.Create("shop"))
+		b.system.populated = false
+		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
+		e := b.sup.loop.sessions.byID["shop"]
+		require.Equal(t, "failed", e.published.State)
+		b.takeTrace()
+		published := make(chan struct{})
+		go func() {
+			<-time.After(time.Second / 2)
+			b.sup.SetNotifications(map[string]Notification{"shop": {"pending", e.published.AttentionSince}})
+			close(published)
+		}()
+		b.sup.RunUntil(t.Context(), published)
+		assert.Equal(t, "pending", e.published.Notification)
+		assert.Equal(t, []string{"0.5s publish shop: failed"}, b.takeTrace())
+		begin := time.Now()
+		b.sup.RunUntil(t.Context(), make(chan struct{}))
+		assert.Equal(t, runUntilTimeout, time.Since(begin))
+	})
+}
 
 // TestSetNotifications_AreAboutOneRequest: a notification is published, but not saved, and not
 // beside a newer request than the one that it is about.

@@ -132,7 +132,7 @@ func (e *entry) checkCanStart(
 // is being removed.
 func checkStartable(e *entry) error {
 	switch {
-	case e.rec.Can(e.pending, session.OpStart, false):
+	case e.rec.Can(*e.pending, session.OpStart, false):
 		return nil
 	case e.pending.Removing():
 		return refuse(InvalidState, "session %q is being removed", e.rec.ID)
@@ -143,7 +143,7 @@ func checkStartable(e *entry) error {
 // checkRestartable returns an error if the session is archived, is about to run again, or is being
 // removed.
 func checkRestartable(e *entry) error {
-	if !e.rec.Can(e.pending, session.OpRestart, false) {
+	if !e.rec.Can(*e.pending, session.OpRestart, false) {
 		return stateError(e)
 	}
 	return nil
@@ -218,7 +218,7 @@ func (s *Supervisor) Suspend(ctx context.Context, id string) error {
 // requestSuspend begins to suspend the session, and returns the channel on which the call is
 // answered. It is called on the event loop.
 func (e *entry) requestSuspend(why string) (<-chan error, error) {
-	if !e.rec.Can(e.pending, session.OpSuspend, false) {
+	if !e.rec.Can(*e.pending, session.OpSuspend, false) {
 		return nil, stateError(e)
 	}
 	return e.request(func(reply session.ReplyID) session.Event {
@@ -260,7 +260,7 @@ func (s *Supervisor) Kill(ctx context.Context, id, recipient string, signal int)
 // scope. Errors: NoSuchSession, InvalidState.
 func (s *Supervisor) Archive(ctx context.Context, id string) error {
 	return s.loop.withSession(ctx, id, func(e *entry) (<-chan error, error) {
-		if !e.rec.Can(e.pending, session.OpArchive, false) {
+		if !e.rec.Can(*e.pending, session.OpArchive, false) {
 			if err := checkStartable(e); err != nil {
 				return nil, err
 			}

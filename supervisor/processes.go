@@ -32,7 +32,7 @@ func (w *tmuxWatch) update() {
 	}
 	if r.Ended() && r.Tmux == session.Alive && !w.notified {
 		w.notified = true
-		e.queueEffect(session.ReapTmux{})
+		_ = e.loop.executeImmediate(e.loop.ctx, e.target(), session.ReapTmux{})
 	}
 }
 

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 
-	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -63,7 +62,7 @@ func (e *entry) cleanUp() {
 		return
 	}
 	id := e.rec.ID
-	t := Target{ID: id, Unit: unitname.Scope(e.rec.Agent, id), RuntimeDir: e.loop.settings.runtimeDir(id)}
+	t := Target{ID: id, Unit: scopeName(e.rec), RuntimeDir: e.loop.settings.runtimeDir(id)}
 	before := e.removal.before
 	e.effects.afterSave(func() {
 		err := before()
@@ -92,6 +91,6 @@ func (e *entry) remove() error {
 	e.loop.problems.stale = true // it may have had other problems than those that add has added
 	e.removed = true
 	delete(e.loop.sessions.byID, e.rec.ID)
-	delete(e.loop.sessions.byUnit, unitname.Scope(e.rec.Agent, e.rec.ID))
+	delete(e.loop.sessions.byUnit, scopeName(e.rec))
 	return nil
 }

@@ -72,21 +72,24 @@ func (l *loop) saveInParallel(entries []*entry, save func(*entry) error, done fu
 	isSaved := func(e *entry) bool { return !e.saving.unsaved || e.removed }
 	changed := slices.DeleteFunc(slices.Clone(entries), isSaved)
 	errs := make([]error, len(changed))
-	slots := make(chan struct{}, limit)
-	var all sync.WaitGroup
-	for i, e := range changed {
-		slots <- struct{}{}
-		one := func() {
-			errs[i] = save(e)
-			<-slots
+	if len(changed) == 1 {
+		errs[0] = save(changed[0])
+	} else {
+		indices := make(chan int)
+		var all sync.WaitGroup
+		for range min(limit, len(changed)) {
+			all.Go(func() {
+				for i := range indices {
+					errs[i] = save(changed[i])
+				}
+			})
 		}
-		if len(changed) == 1 {
-			one()
-		} else {
-			all.Go(one)
+		for i := range changed {
+			indices <- i
 		}
+		close(indices)
+		all.Wait()
 	}
-	all.Wait()
 	for i, e := range changed {
 		done(e, errs[i])
 		l.recordSaveResult(e, errs[i])

@@ -134,7 +134,7 @@ func (w *scopeWatch) isEmptied() bool {
 func (e *entry) releaseRun(r *session.Run) {
 	if e.run.files.stateDir != 0 || e.run.files.err != nil || e.run.files.paused { // else it was never watched
 		e.discardRecord(r)
-		e.effects.afterSave(func() { _ = e.loop.execute(Target{Unit: r.Unit}, session.UnwatchScope{}) })
+		e.effects.afterSave(func() { _ = e.loop.system.Systemd.Unwatch(e.loop.ctx, r.Unit) })
 	}
 	e.unwatchRun()
 	e.loop.problems.clearFile(e, e.target().ShimSocket())

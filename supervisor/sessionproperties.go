@@ -6,7 +6,6 @@ import (
 	"github.com/corrald/corral/dbusapi/word"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/proc"
-	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -197,7 +196,7 @@ func (e *entry) takeSnapshot() *Snapshot {
 		StateChanged:     rec.StateChanged,
 		Resumable:        rec.Resumable(),
 		NRuns:            rec.NRuns,
-		Unit:             unitname.Scope(rec.Agent, rec.ID),
+		Unit:             scopeName(rec),
 		Expires:          e.loop.expiry.clock.Expiry(rec, v.State, e.loop.settings.config.Retention),
 		Runs:             rec.RunSummaries(),
 		UnitProperties:   rec.UnitProperties,

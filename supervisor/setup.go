@@ -105,7 +105,7 @@ func (s *worktreeSetup) returned(err error) {
 		s.e.loop.log.Warn("a worktree could not be set up", "session", s.e.rec.ID, "err", withoutOutput(err))
 	}
 	s.e.apply(session.SetupReturned{Err: failure})
-	s.e.claim = claim{} // the run has begun, or will not
+	s.e.claim = &noClaim // the run has begun, or will not
 }
 
 // withoutOutput returns the error of a hook without what its command has printed.

@@ -8,7 +8,6 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/hookreport"
-	"github.com/corrald/corral/internal/unitname"
 	"github.com/corrald/corral/supervisor/conversations"
 	"github.com/corrald/corral/supervisor/environments"
 	"github.com/corrald/corral/supervisor/session"
@@ -58,14 +57,14 @@ func (e *entry) claimRun(op session.Op, inside bool, c claim) session.Begin {
 	begin.Inside = inside
 	c.conversation = e.conversationRules().KnownID(begin.Resume)
 	c.dir = workspaces.NextDirectory(e.rec, c.resolution)
-	e.claim = c
+	e.claim = &c
 	return begin
 }
 
 // beginOf returns what a run is begun with.
 func (e *entry) beginOf(op session.Op) session.Begin {
 	run := session.RunBegun{
-		Run: newRunID(), BootID: e.loop.settings.bootID, Unit: unitname.Scope(e.rec.Agent, e.rec.ID),
+		Run: newRunID(), BootID: e.loop.settings.bootID, Unit: scopeName(e.rec),
 	}
 	resume := conversations.Continues(e.rec, op == session.OpResume)
 	return e.loop.settings.completeBegin(e, session.Begin{Resume: resume, Run: run})
@@ -75,7 +74,7 @@ func (e *entry) beginOf(op session.Op) session.Begin {
 // its conversation.
 func (e *entry) prepareStart() {
 	c, begin := e.claim, e.pending.Begin
-	e.claim = claim{}
+	e.claim = &noClaim
 	if !begin.Inside {
 		_ = e.loop.executeImmediate(e.loop.ctx, Target{}, session.AnticipateStart{})
 	}

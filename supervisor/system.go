@@ -68,6 +68,8 @@ type Systemd interface {
 	Scopes(ctx context.Context) ([]Scope, error)
 	// Watch makes systemd report the ends of scopes that an earlier daemon has started.
 	Watch(ctx context.Context, units ...string) error
+	// Unwatch ends that, and the watch of each start: the scopes have ended.
+	Unwatch(ctx context.Context, units ...string) error
 	// Abandon leaves these scopes to systemd: if they are stopped from now on, systemd sends SIGTERM
 	// itself, instead of leaving that to the daemon. It returns the names of those that systemd has
 	// begun to stop before.

@@ -242,18 +242,20 @@ func (m *Manager) addWatch(ws *watches, name string) *watch {
 	return w
 }
 
-// Unwatch ends the watch of a scope that Watch or Start has added.
-func (m *Manager) Unwatch(ctx context.Context, name string) error {
+// Unwatch ends the watches of scopes that Watch or Start has added.
+func (m *Manager) Unwatch(ctx context.Context, names ...string) error {
 	return m.runOnLoop(ctx, func(ws *watches) {
-		w := ws.units[name]
-		if w == nil {
-			return
+		for _, name := range names {
+			w := ws.units[name]
+			if w == nil {
+				continue
+			}
+			for _, rule := range w.matchRules() {
+				m.match("RemoveMatch", rule)
+			}
+			delete(ws.units, name)
+			delete(ws.byPath, w.path)
 		}
-		for _, rule := range w.matchRules() {
-			m.match("RemoveMatch", rule)
-		}
-		delete(ws.units, name)
-		delete(ws.byPath, w.path)
 	})
 }
 

@@ -14,11 +14,10 @@ import (
 
 // GOGC values: how much garbage may accumulate, in percent of the live heap. The daemon is idle for
 // most of its life, and memory is what it costs. While it starts, it allocates several times what
-// stays alive: with more garbage, the memory that it has just after would double, and with less,
-// garbage collection would take a fifth of that time.
+// stays alive: what stays is spread over more memory the more garbage there is.
 const (
 	gcPercent         = 40
-	startingGCPercent = 100
+	startingGCPercent = 25
 )
 
 // maxProcessors is how many processors execute the daemon's goroutines at most. One of these is the

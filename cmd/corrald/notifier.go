@@ -126,16 +126,23 @@ type notifierUpdates struct{ *notify.Notifier }
 // Prepare implements supervisor.Publisher. It ignores the replies, which only the bus needs.
 func (n notifierUpdates) Prepare(changes []supervisor.Change) (publish func(after []func())) {
 	return func([]func()) {
-		updates := make([]notify.Change, len(changes))
-		for i, c := range changes {
-			if c.New == nil {
-				updates[i].ID = c.Old.ID
-			} else {
-				updates[i] = notify.Change{ID: c.New.ID, Session: notifiedSession(c.New)}
+		var updates []notify.Change
+		for _, c := range changes {
+			switch {
+			case c.New == nil:
+				updates = append(updates, notify.Change{ID: c.Old.ID})
+			case isOfInterest(c.Old) || isOfInterest(c.New):
+				updates = append(updates, notify.Change{ID: c.New.ID, Session: notifiedSession(c.New)})
 			}
 		}
 		n.Update(updates)
 	}
+}
+
+// isOfInterest reports whether the notifier needs to know of the session: see Notifier.Update. Of a
+// thousand sessions, most only run.
+func isOfInterest(n *supervisor.Snapshot) bool {
+	return n != nil && (n.Attention != "" || n.Interrupted || n.Attached)
 }
 
 // PublishProblems implements supervisor.Publisher.

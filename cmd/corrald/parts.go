@@ -245,7 +245,7 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 	if err := d.sup.Adopt(ctx, saved); err != nil {
 		return err
 	}
-	d.notify.Begin()
+	d.sup.RunUntil(ctx, d.notify.Begin())
 	return nil
 }
 

@@ -45,6 +45,8 @@ func (f fakeSystem) system() supervisor.System {
 	return supervisor.System{Executor: f, Systemd: f, Processes: f, ControlGroups: f, Terminals: f, Environments: f}
 }
 
+func (fakeSystem) Unwatch(context.Context, ...string) error { return nil }
+
 func (fakeSystem) Execute(_ context.Context, t supervisor.Task, report func(session.Event)) error {
 	switch t.Effect.(type) {
 	case session.StartScope:
@@ -53,7 +55,7 @@ func (fakeSystem) Execute(_ context.Context, t supervisor.Task, report func(sess
 			Run: t.Plan.Spec.RunID, SendsTyped: true, Agent: session.Process{PID: os.Getpid()}, At: time.Now(),
 		})
 	case session.AnticipateStart, session.ContinueShim, session.SignalAgent, session.HangUp, session.SignalAll,
-		session.KillScope, session.SendSignal, session.Thaw, session.CleanUp, session.UnwatchScope:
+		session.KillScope, session.SendSignal, session.Thaw, session.CleanUp:
 	default:
 		panic(fmt.Sprintf("unexpected effect %T", t.Effect))
 	}

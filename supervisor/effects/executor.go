@@ -35,19 +35,14 @@ type Executor struct {
 	shim         string // path of corral-shim
 	client       string // path of corralctl
 
-	starts       chan struct{} // contains one element for each start that is being carried out
-	reaping      chan struct{} // contains one element for each tmux server that reapTmux is examining
-	anticipating atomic.Bool   // anticipateStart is being carried out
+	starts       chan struct{}   // contains one element for each start that is being carried out
+	reaping      chan tmuxServer // those that reap is to examine
+	anticipating atomic.Bool     // anticipateStart is being carried out
 }
 
 // maxStarts bounds how many starts are carried out at the same time: each one creates a handful of
 // processes and holds the kernel's cgroup lock for some milliseconds.
 const maxStarts = 16
-
-// maxReaping bounds how many tmux servers reapTmux examines at the same time. When a daemon adopts
-// hundreds of sessions whose agents have ended, Go's runtime would create more than a hundred
-// threads for that, and never end them.
-const maxReaping = 2
 
 // New returns an Executor. Shim is the path of corral-shim, client that of corralctl.
 func New(u *units.Manager, t *tmux.Tmux, env supervisor.Environments, shim, client string) (*Executor, error) {
@@ -55,10 +50,12 @@ func New(u *units.Manager, t *tmux.Tmux, env supervisor.Environments, shim, clie
 	if err != nil {
 		return nil, err
 	}
-	return &Executor{
+	x := &Executor{
 		units: u, tmux: t, cgroups: controlGroups{root}, environments: env, shim: shim, client: client,
-		starts: make(chan struct{}, maxStarts), reaping: make(chan struct{}, maxReaping),
-	}, nil
+		starts: make(chan struct{}, maxStarts), reaping: make(chan tmuxServer, maxPendingReaps),
+	}
+	go x.reap()
+	return x, nil
 }
 
 // System returns the machine on which the executor carries out effects.
@@ -109,13 +106,12 @@ func (x *Executor) execute(ctx context.Context, task supervisor.Task, report fun
 	case session.AnticipateStart:
 		x.anticipateStart()
 		return nil
-	case session.UnwatchScope:
-		return x.units.Unwatch(ctx, t.Unit)
 	case session.ReleaseScope:
 		_ = x.thaw(ctx, t) // systemd refuses to stop a frozen scope
 		return x.units.Release(ctx, t.Unit)
 	case session.ReapTmux:
-		return x.reapTmux(ctx, t)
+		x.reapTmux(t)
+		return nil
 	case session.ReopenSockets:
 		return x.reopenSockets(t)
 	case session.Freeze:

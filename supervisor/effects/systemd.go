@@ -10,7 +10,8 @@ import (
 	"github.com/corrald/corral/units"
 )
 
-// systemd implements supervisor.Systemd. Watch, Abandon and StartTime are those of units.Manager.
+// systemd implements supervisor.Systemd. Watch, Unwatch, Abandon and StartTime are those
+// of units.Manager.
 type systemd struct {
 	*units.Manager
 	client string // path of corralctl

@@ -38,9 +38,8 @@ type (
 // carries them out.
 type (
 	AnticipateStart struct{} // prepares the kernel for the StartScope that follows while the run is saved; does not wait
-	UnwatchScope    struct{} // systemd need not report the end of the scope any more
 	ReleaseScope    struct{} // has systemd end an empty scope whose end it has not noticed
-	ReapTmux        struct{} // makes the tmux server notice that a program of a pane has exited
+	ReapTmux        struct{} // makes the tmux server notice that a program of a pane has exited; does not wait
 	ReopenSockets   struct{} // makes the shim and tmux recreate missing sockets
 	Freeze          struct{} // returns once no process of the scope runs; after an error none is frozen
 	Thaw            struct{} // does nothing if the scope itself is not frozen
@@ -109,7 +108,6 @@ func (KillScope) effect()            {}
 func (CleanUp) effect()              {}
 func (Answer) effect()               {}
 func (AnticipateStart) effect()      {}
-func (UnwatchScope) effect()         {}
 func (ReleaseScope) effect()         {}
 func (ReapTmux) effect()             {}
 func (ReopenSockets) effect()        {}

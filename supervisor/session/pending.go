@@ -105,6 +105,11 @@ const (
 	EffectFailed               // Answer.Err explains it
 )
 
+// IsNone reports whether no operation is pending.
+func (p Pending) IsNone() bool {
+	return p.Op == NoOp && p.Phase == NoPhase && !p.Starting && len(p.Replies) == 0
+}
+
 // WaitsToBegin reports whether a run begins once the one before it is over, or the worktree is set
 // up.
 func (p Pending) WaitsToBegin() bool { return p.Op.begins() && (p.Phase.ends() || p.Phase == SetUp) }

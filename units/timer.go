@@ -29,7 +29,8 @@ const minTimerDelay = 2 * time.Second
 const timerServiceTimeout = 5 * time.Minute
 
 // SetTimer replaces the timer by one for a time of the wall clock: it also fires after the machine
-// was suspended, and when the clock is set. It fires soon if that time has passed.
+// was suspended, and when the clock is set. It fires soon if that time has passed. SetTimer returns
+// once systemd has accepted the timer, which it then activates.
 func (m *Manager) SetTimer(ctx context.Context, t Timer, at time.Time) error {
 	ctx, cancel := deadline.Context(ctx, jobTimeout)
 	defer cancel()

@@ -53,7 +53,9 @@ func TestSetTimer_ReplacesTheTimer(t *testing.T) {
 	for _, days := range []int{400, 1, 30, 7} {
 		at := time.Now().AddDate(0, 0, days).Truncate(time.Second)
 		require.NoError(t, m.SetTimer(t.Context(), timer, at))
-		assert.Equal(t, "active", showUnit(t, timer.Name+".timer", "ActiveState"))
+		testbed.Poll(t, "systemd has activated the timer", func() bool {
+			return showUnit(t, timer.Name+".timer", "ActiveState") == "active"
+		})
 		assert.Equal(t, at.Format("Mon 2006-01-02 15:04:05 MST"),
 			showUnit(t, timer.Name+".timer", "NextElapseUSecRealtime"))
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,9 @@ func adoption(ctx context.Context, b *bench) ([]row, error) {
 	if err := b.gather(ctx, max(adopted, b.sessions)); err != nil {
 		return nil, err
 	}
+	if err := b.replaceResumed(ctx); err != nil {
+		return nil, err
+	}
 	r := row{
 		name: fmt.Sprintf("adoption of %d sessions, a third ended: exec to first answer", b.many), unit: "ms",
 		bar: neverAbove(1000, "ms"),
@@ -46,6 +50,19 @@ func adoption(ctx context.Context, b *bench) ([]row, error) {
 	r.note("the daemon's own CPU time until then: median %s ms", number(cpu.median()))
 	resident.note("the most that it had until then: %s MiB", number(peak.max()))
 	return []row{r, resident}, nil
+}
+
+// replaceResumed replaces the sessions that have run more than once, because they were suspended.
+func (b *bench) replaceResumed(ctx context.Context) error {
+	all, err := b.client.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	ranOnce := func(s client.Session) bool { return s.NRuns == 1 }
+	if err := b.replace(ctx, slices.DeleteFunc(all, ranOnce)); err != nil {
+		return err
+	}
+	return b.awaitIdle(ctx)
 }
 
 // crashAndAdopt kills the daemon, ends every third agent, and measures one adoption.

@@ -165,6 +165,11 @@ func (b *bench) gather(ctx context.Context, n int) error {
 		return err
 	}
 	b.many = n
+	return b.awaitIdle(ctx)
+}
+
+// awaitIdle waits until the daemon reports all sessions as idle.
+func (b *bench) awaitIdle(ctx context.Context) error {
 	return b.listener.await(ctx, b.ended, "all sessions idle", func() (bool, error) {
 		rows, err := b.client.ListSessions(ctx)
 		for _, r := range rows {

@@ -24,7 +24,10 @@ import (
 //
 // Other texts wait in the same way if the agent is known to discard early input (TypeAhead=no).
 // Such an agent that starts slowly, on a busy machine, would also discard its prompt; so its
-// promptTimeout begins with its first output, which may take up to readyTimeout.
+// promptTimeout begins with its first output, which may take up to readyTimeout. What is printed
+// while its terminal is still in canonical mode does not count: it is a warning, or the output of a
+// wrapper script. The terminal would echo a text then, and translate its Enter to a newline, which
+// the agent would insert into its input line.
 const (
 	promptCalm    = 500 * time.Millisecond
 	titleCalm     = 1500 * time.Millisecond
@@ -37,7 +40,7 @@ type prompt struct {
 	isWaiting  bool      // a prompt or held texts wait until the agent is considered ready
 	text       *text     // nil if there is none, or it was queued
 	deadline   time.Time // when the agent is considered ready in any case
-	hasPrinted bool      // the agent has printed something
+	hasPrinted bool      // the agent has printed something that counts
 	isQueued   bool      // the prompt was queued, so that at least a part of it may have been typed
 }
 
@@ -79,7 +82,7 @@ func (s *shim) tryPrompt(now time.Time) {
 		p.deadline = now.Add(promptTimeout)
 		return
 	}
-	s.noteFirstOutput()
+	s.noteFirstOutput(s.inner.readsLines())
 	if at := s.promptTime(); at.After(now) {
 		s.timers.set(timerPrompt, at)
 		return
@@ -107,10 +110,10 @@ func (s *shim) tryPrompt(now time.Time) {
 }
 
 // noteFirstOutput starts promptTimeout at the agent's first output, unless a title shows when it is
-// ready.
-func (s *shim) noteFirstOutput() {
+// ready. readsLines reports whether the agent's terminal is in canonical mode.
+func (s *shim) noteFirstOutput(readsLines bool) {
 	p := &s.prompt
-	if p.hasPrinted || !s.lastOutput.After(s.agent.started) {
+	if p.hasPrinted || !s.lastOutput.After(s.agent.started) || readsLines && s.spec.HoldInput {
 		return
 	}
 	p.hasPrinted = true

@@ -99,6 +99,21 @@ func TestInput_IsHeldUntilTheAgentIsReady(t *testing.T) {
 	assert.False(t, ts.status().Prompted)
 }
 
+// TestPrompt_WaitsUntilTheTerminalIsSetUp checks that a warning that is printed before an agent
+// draws its screen is not taken for its screen. In canonical mode, the terminal would echo the
+// prompt and translate its Enter to a newline, which agents insert into their input line.
+func TestPrompt_WaitsUntilTheTerminalIsSetUp(t *testing.T) {
+	ts := newTestSession(t, "sh", "-c", `stty -echo; printf warning; read a; stty raw; printf '\033[?2004hgo'; head -c 16 >got; printf "<$a>"; read rest`)
+	ts.spec.HoldInput, ts.spec.Prompt = true, "fix"
+	s := ts.startShim()
+	d := ts.connect()
+	s.waitFor("warning")
+	d.expect(shimwire.Idle)
+	s.typeKeys("a person\r")
+	s.waitFor("<a person>")
+	assert.Equal(t, "\x1b[200~fix\x1b[201~\r", ts.readFile("got"))
+}
+
 func TestPrompt_IsNotRecordedIfTheAgentEndsFirst(t *testing.T) {
 	ts := newTestSession(t, "sh", "-c", `exit 3`)
 	ts.spec.Prompt = "never"
@@ -115,25 +130,28 @@ func TestPromptTime_DependsOnOutputTitleAndReadiness(t *testing.T) {
 		output float64 // seconds until the last output; 0 for none
 		first  float64 // seconds until the first output, if it is another one
 		holds  bool    // the agent would discard early input
+		lines  bool    // its terminal is in canonical mode
 		paste  bool
 		ready  float64
 		title  string // the pattern for the title of an agent that is ready
 		titled bool   // the title has matched
 		want   float64
 	}{
-		{"no output", 0, 0, false, false, 0, "", false, 15},
-		{"no output, and early input would be lost", 0, 0, true, false, 0, "", false, 60},
-		{"late first output", 31, 30, true, true, 0, "", false, 31.5},
-		{"late first output, never silent", 44.9, 30, true, true, 0, "", false, 45},
-		{"early input would be lost, no bracketed paste", 1, 0, true, false, 0, "", false, 4},
-		{"no bracketed paste", 1, 0, false, false, 0, "", false, 4},
-		{"bracketed paste", 1, 0, false, true, 0, "", false, 1.5},
-		{"never silent", 14, 0, false, false, 0, "", false, 15},
-		{"never silent, bracketed paste", 14.9, 0, false, true, 0, "", false, 15},
-		{"READY=1", 14, 0, false, false, 2, "", false, 2},
-		{"the title has not matched yet", 1, 0, false, true, 0, "Ready", false, 60},
-		{"the title has matched", 1, 0, false, true, 0, "Ready", true, 2.5},
-		{"the title has matched, and shows all activity", 1, 0, false, true, 0, "Ready or not", true, 4},
+		{"no output", 0, 0, false, false, false, 0, "", false, 15},
+		{"no output, and early input would be lost", 0, 0, true, false, false, 0, "", false, 60},
+		{"late first output", 31, 30, true, false, true, 0, "", false, 31.5},
+		{"late first output, never silent", 44.9, 30, true, false, true, 0, "", false, 45},
+		{"early input would be lost, no bracketed paste", 1, 0, true, false, false, 0, "", false, 4},
+		{"output of a wrapper, and early input would be lost", 1, 0, true, true, false, 0, "", false, 60},
+		{"canonical mode", 1, 0, false, true, false, 0, "", false, 4},
+		{"no bracketed paste", 1, 0, false, false, false, 0, "", false, 4},
+		{"bracketed paste", 1, 0, false, false, true, 0, "", false, 1.5},
+		{"never silent", 14, 0, false, false, false, 0, "", false, 15},
+		{"never silent, bracketed paste", 14.9, 0, false, false, true, 0, "", false, 15},
+		{"READY=1", 14, 0, false, false, false, 2, "", false, 2},
+		{"the title has not matched yet", 1, 0, false, false, true, 0, "Ready", false, 60},
+		{"the title has matched", 1, 0, false, false, true, 0, "Ready", true, 2.5},
+		{"the title has matched, and shows all activity", 1, 0, false, false, true, 0, "Ready or not", true, 4},
 	} {
 		s := &shim{
 			spec:  shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title, HoldInput: row.holds},
@@ -145,10 +163,10 @@ func TestPromptTime_DependsOnOutputTitleAndReadiness(t *testing.T) {
 		}
 		if row.first != 0 {
 			s.lastOutput = at(row.first)
-			s.noteFirstOutput()
+			s.noteFirstOutput(row.lines)
 		}
 		s.lastOutput = at(row.output)
-		s.noteFirstOutput()
+		s.noteFirstOutput(row.lines)
 		s.scanner.modes.paste = row.paste
 		if row.titled {
 			s.reports[sourceTitle].seq = 1

@@ -45,6 +45,13 @@ func (t innerTerminal) openSlave(flags int) (int, error) {
 	return int(fd), nil
 }
 
+// readsLines reports whether the terminal is in canonical mode (termios(3)), in which each terminal
+// begins. Programs that draw a screen leave it first.
+func (t innerTerminal) readsLines() bool {
+	mode, err := unix.IoctlGetTermios(t.slave, unix.TCGETS)
+	return err == nil && mode.Lflag&unix.ICANON != 0
+}
+
 // saneSettings returns the default settings of a terminal (see stty(1), sane), for an agent that
 // starts without a pane.
 func saneSettings() *unix.Termios {

@@ -26,25 +26,30 @@ const (
 const maxProcessors = 4
 
 const (
-	trimDelay = 3 * time.Second
-	// Bytes that may be allocated while trimmed: reads by clients are answered without the event loop.
-	trimHeadroom = 8 << 20
-	minTrim      = 1 << 20 // bytes of heap growth that are worth a collection
+	trimDelay     = 3 * time.Second // after the last iteration of the event loop
+	callTrimDelay = time.Minute     // after the first call since memory was trimmed
+	trimHeadroom  = 8 << 20         // bytes that calls may allocate until then
+	minTrim       = 1 << 20         // bytes of heap growth that are worth a collection
 )
 
 // memoryTrimmer returns memory to the kernel once the event loop has been idle for a while, and
 // turns periodic garbage collection off until the loop is active again: Go's runtime would collect
 // every two minutes, in a process that has made no garbage.
+//
+// Calls that only read are answered without the event loop, and make garbage. It is collected once
+// a minute at most, because a program may read all the time.
 type memoryTrimmer struct {
-	idleDelay    time.Duration
+	idleDelay, callDelay time.Duration
+
 	mu           sync.Mutex
-	lastActivity time.Duration // CLOCK_MONOTONIC time of the last activity
-	trimmedHeap  uint64        // bytes of the heap after the last collection
-	timer        *deadline.Timer
+	lastActivity time.Duration   // CLOCK_MONOTONIC time of the last iteration of the event loop
+	trimmedHeap  uint64          // bytes of the heap after the last collection
+	timer        *deadline.Timer // of the next trimIfIdle; nil if none is due
+	due          time.Duration   // CLOCK_MONOTONIC time of the timer
 	trimmed      bool
 }
 
-// noteActivity records activity. It does not block.
+// noteActivity records an iteration of the event loop. It does not block.
 func (t *memoryTrimmer) noteActivity() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,9 +58,25 @@ func (t *memoryTrimmer) noteActivity() {
 		t.trimmed = false
 		go t.enableGC()
 	}
-	if t.timer == nil {
-		t.timer = deadline.AfterFunc(t.idleDelay, t.trimIfIdle)
+	t.schedule(t.lastActivity + t.idleDelay)
+}
+
+// noteCall records a client's call. It does not block.
+func (t *memoryTrimmer) noteCall() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.schedule(clock.Monotonic() + t.callDelay)
+}
+
+// schedule sets the timer, unless it is already set to an earlier time. The mutex has to be locked.
+func (t *memoryTrimmer) schedule(at time.Duration) {
+	if t.timer != nil && t.due <= at {
+		return
 	}
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.timer, t.due = deadline.AfterFunc(at-clock.Monotonic(), t.trimIfIdle), at
 }
 
 // enableGC turns garbage collection on again. Like trimIfIdle, it stops all goroutines for some
@@ -73,13 +94,13 @@ func (t *memoryTrimmer) enableGC() {
 // later.
 func (t *memoryTrimmer) trimIfIdle() {
 	t.mu.Lock()
+	t.timer = nil
 	seen := t.lastActivity
-	if idle := clock.Monotonic() - seen; idle < t.idleDelay {
-		t.timer = deadline.AfterFunc(t.idleDelay-idle, t.trimIfIdle)
+	if at := seen + t.idleDelay; clock.Monotonic() < at {
+		t.schedule(at)
 		t.mu.Unlock()
 		return
 	}
-	t.timer = nil
 	heap := t.trimmedHeap
 	t.mu.Unlock()
 
@@ -87,10 +108,10 @@ func (t *memoryTrimmer) trimIfIdle() {
 	runtime.ReadMemStats(&m)
 	if m.HeapAlloc > heap+minTrim || m.HeapAlloc < heap {
 		debug.FreeOSMemory()
-		proc.ReleaseFilePages()
 		runtime.ReadMemStats(&m)
 		heap = m.HeapAlloc
 	}
+	proc.ReleaseFilePages() // 2 MiB that the last event or call has needed
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.trimmedHeap = heap; t.lastActivity != seen {

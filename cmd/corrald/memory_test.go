@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -20,18 +22,19 @@ func gcSettings() (percent uint64, limited bool) {
 }
 
 // TestMemoryTrimmer_ReleasesMemoryWhenIdle checks that memory is released after a while without
-// activity, and that garbage is then collected only if a client reads all the time.
+// activity, and that garbage is then collected only if there is much, or a while after a call.
 func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 	before := debug.SetGCPercent(gcPercent)
 	t.Cleanup(func() {
 		debug.SetGCPercent(before)
 		debug.SetMemoryLimit(math.MaxInt64)
 	})
-	trimmer := &memoryTrimmer{idleDelay: 20 * time.Millisecond}
+	trimmer := &memoryTrimmer{idleDelay: 20 * time.Millisecond, callDelay: 20 * time.Millisecond}
 	isTrimmed := func() bool {
 		percent, limited := gcSettings()
 		return percent > math.MaxInt32 && limited
 	}
+	garbage = nil // of a previous repetition
 	trimmer.noteActivity()
 	testbed.Poll(t, "memory is trimmed", isTrimmed)
 
@@ -48,9 +51,18 @@ func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 		return is.NumGC > was.NumGC
 	})
 
+	garbage = make([]byte, 2*minTrim)
+	trimmer.noteCall()
+	testbed.Poll(t, "memory is trimmed after a call", func() bool {
+		var is runtime.MemStats
+		runtime.ReadMemStats(&is)
+		return is.NumForcedGC > was.NumForcedGC && isTrimmed()
+	})
+
 	trimmer.mu.Lock()
-	trimmer.idleDelay = time.Hour
+	trimmer.callDelay, trimmer.idleDelay = 2*time.Hour, time.Hour
 	trimmer.mu.Unlock()
+	trimmer.noteCall()
 	trimmer.noteActivity()
 	testbed.Poll(t, "garbage is collected as before", func() bool {
 		percent, limited := gcSettings()
@@ -58,6 +70,7 @@ func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 	})
 	trimmer.mu.Lock()
 	defer trimmer.mu.Unlock()
+	assert.Equal(t, trimmer.lastActivity+time.Hour, trimmer.due, "activity is followed by a trim soon")
 	trimmer.timer.Stop()
 }
 

@@ -132,11 +132,13 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
 		return nil, err
 	}
+	trimmer := &memoryTrimmer{idleDelay: trimDelay, callDelay: callTrimDelay}
 	info := server.Info{
 		Version: version.Version, Slice: unitname.Slice, StateDir: p.state, Reload: d.reload, Log: out,
 		SetNotifications:    func(on bool) error { return d.notify.SetEnabled(on) },
 		ConfirmNotification: func(id string, since time.Time) error { return d.notify.ConfirmElsewhere(id, since) },
 		StartAtLogin:        (&loginEnabler{parts: d}).enable,
+		CallBegins:          trimmer.noteCall,
 	}
 	d.server = server.New(info, func(err error) { log.Error("an error on the bus", "err", err) })
 	if err := d.server.Connect(ctx, p.bus); err != nil {
@@ -169,7 +171,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, 
 			SetStatus:        func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
 			SetAnyAgentAlive: d.inhibitor.setAnyRunning,
 			AnnounceShutdown: d.server.ShuttingDownChanged,
-			IterationBegins:  (&memoryTrimmer{idleDelay: trimDelay}).noteActivity,
+			IterationBegins:  trimmer.noteActivity,
 			StopDelayed: func(most time.Duration) {
 				_, _ = daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()))
 			},

@@ -58,6 +58,9 @@ func (s *Server) admit(msg *dbus.Message, length int) (*slot, error) {
 	case !s.gate.enter():
 		return nil, supervisor.ErrClosed
 	}
+	if s.info.CallBegins != nil {
+		s.info.CallBegins()
+	}
 	taken.client.calls.Add(1)
 	taken.client.bytes.Add(taken.bytes)
 	if taken.lists {

@@ -16,6 +16,17 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
+// rowEx returns a session's row of ListSessionsEx as a client decodes it, beside that of another
+// session.
+func rowEx(t *testing.T, n *supervisor.Snapshot, now time.Time) dbusapi.SessionRowEx {
+	t.Helper()
+	m := marshalRowsEx([]*supervisor.Snapshot{{ID: "other", State: "stale", AgentAlive: true}, n}, now)
+	var rows []dbusapi.SessionRowEx
+	require.NoError(t, dbus.Store(unmarshal(t, m.Signature, m.Body), &rows))
+	require.Len(t, rows, 2)
+	return rows[1]
+}
+
 func TestRowEx_HasTheColumnsOfATable(t *testing.T) {
 	at := func(usec int64) time.Time { return time.UnixMicro(usec) }
 	idle := &supervisor.Snapshot{
@@ -28,11 +39,11 @@ func TestRowEx_HasTheColumnsOfATable(t *testing.T) {
 		Workspace: "/w", Description: "d", Unit: "u.scope", StateChange: 2, ActiveSince: 3, OnLogin: "resume",
 		Path: dbusapi.SessionPath("fix-auth"),
 		More: properties{"Frozen": true, "AttentionTimestamp": uint64(0)}.variants(),
-	}, rowEx(idle, at(5)))
+	}, rowEx(t, idle, at(5)))
 	assert.Equal(t, dbusapi.SessionRowEx{
 		ID: "new", State: "created", StateChange: 1,
 		Path: dbusapi.SessionPath("new"), More: map[string]dbus.Variant{},
-	}, rowEx(&supervisor.Snapshot{ID: "new", State: "created", Created: at(1)}, at(5)),
+	}, rowEx(t, &supervisor.Snapshot{ID: "new", State: "created", Created: at(1)}, at(5)),
 		"the state of a new session is as old as the session")
 }
 
@@ -119,7 +130,7 @@ func TestRowEx_HasExtraFacts(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			assert.Equal(t, row.want.variants(), extraFacts(&row.n, at(20)))
+			assert.Equal(t, row.want.variants(), rowEx(t, &row.n, at(20)).More)
 		})
 	}
 }
@@ -181,17 +192,17 @@ func TestLeftovers_ExcludeShimAndTmux(t *testing.T) {
 	assert.Equal(t, before, shimwire.CountLeftovers(group))
 	assert.Zero(t, shimwire.CountLeftovers(""))
 	assert.Zero(t, shimwire.CountLeftovers("/no/such.scope"))
-	alive := rowEx(&supervisor.Snapshot{ControlGroup: group, AgentAlive: true}, time.UnixMicro(20))
+	alive := rowEx(t, &supervisor.Snapshot{ControlGroup: group, AgentAlive: true}, time.UnixMicro(20))
 	assert.Zero(t, alive.Leftovers, "leftovers are counted only after the agent has exited")
-	assert.EqualValues(t, before, rowEx(&supervisor.Snapshot{ControlGroup: group}, time.UnixMicro(20)).Leftovers)
+	assert.EqualValues(t, before, rowEx(t, &supervisor.Snapshot{ControlGroup: group}, time.UnixMicro(20)).Leftovers)
 }
 
 func TestRowEx_StateChangeMayPrecedeCreation(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	created := noon.Add(time.Hour) // then the clock was set back
 	now := time.UnixMicro(20)
-	changed := rowEx(&supervisor.Snapshot{Created: created, StateChanged: noon}, now)
+	changed := rowEx(t, &supervisor.Snapshot{Created: created, StateChanged: noon}, now)
 	assert.Equal(t, uint64(noon.UnixMicro()), changed.StateChange)
-	unchanged := rowEx(&supervisor.Snapshot{Created: created}, now)
+	unchanged := rowEx(t, &supervisor.Snapshot{Created: created}, now)
 	assert.Equal(t, uint64(created.UnixMicro()), unchanged.StateChange)
 }

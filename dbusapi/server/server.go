@@ -43,6 +43,7 @@ type Info struct {
 	// StartAtLogin is called on its own goroutine after a session was created, and with requested set
 	// after a session was configured to start at login. It may be nil.
 	StartAtLogin func(requested bool)
+	CallBegins   func()       // is called for each call that is admitted, and must not block; it may be nil
 	Log          *journal.Log // controlled by org.freedesktop.LogControl1
 }
 

@@ -102,8 +102,8 @@ func of(all []memory, what func(memory) float64) sample {
 func privateOf(all []memory) sample { return of(all, func(m memory) float64 { return m.private }) }
 
 // restTime is the wait until the daemon is at rest: it returns memory to the system after three
-// seconds without work.
-const restTime = 5 * time.Second
+// seconds without events, and a minute after it was called.
+const restTime = 65 * time.Second
 
 // atRest starts a bystander, a Go program that only keeps a bus connection open, and waits until
 // the daemon is at rest. It returns the process ids of the daemon and of the bystander, and a

@@ -188,8 +188,8 @@ func startIdle(ctx context.Context, p peer, name string) (int, error) {
 
 // idlePeer measures the memory of the peer without services and for each of them, and its CPU time.
 func (b *bench) idlePeer(ctx context.Context, p peer) (memory, cpu string, err error) {
-	const span = 10 * time.Second
-	if err := pause(ctx, restTime); err != nil {
+	const calm, span = 5 * time.Second, 10 * time.Second
+	if err := pause(ctx, calm); err != nil {
 		return "", "", err
 	}
 	before, _, err := occupiedByAll(ctx, p)
@@ -201,7 +201,7 @@ func (b *bench) idlePeer(ctx context.Context, p peer) (memory, cpu string, err e
 			return "", "", err
 		}
 	}
-	if err := pause(ctx, restTime); err != nil {
+	if err := pause(ctx, calm); err != nil {
 		return "", "", err
 	}
 	after, pids, err := occupiedByAll(ctx, p)

@@ -110,8 +110,10 @@ func newLaptop(t *testing.T, host string) *laptop {
 	t.Helper()
 	l := &laptop{t: t, program: testbed.Programs(t).Corralctl, dir: testbed.Dir(t)}
 	address := startBus(t, l.dir)
+	pidFile := l.dir + "/ssh.pid" // is replaced, since a test may read it at any time
 	ssh := "#!/bin/sh\nif [ -e '" + l.dir + "/down' ]; then echo 'ssh: no route to host' >&2; exit 255; fi\n" +
-		"echo $$ >'" + l.dir + "/ssh.pid'\nwhile [ \"$1\" != -- ]; do shift; done; shift 2\n" +
+		"echo $$ >'" + pidFile + ".new'\nmv '" + pidFile + ".new' '" + pidFile + "'\n" +
+		"while [ \"$1\" != -- ]; do shift; done; shift 2\n" +
 		"export XDG_RUNTIME_DIR='" + host + "'\neval \"$*\"\n"
 	require.NoError(t, os.MkdirAll(filepath.Join(l.dir, "bin"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(l.dir, "bin/ssh"), []byte(ssh), 0o700))

@@ -26,6 +26,7 @@ exec sleep infinity
 EOF
 chmod 755 ~/.local/share/claude/versions/$1
 ln -s ~/.local/share/claude/versions/$1 ~/.local/bin/claude.new
+sleep 0.3 # systemd reports the first change before the last one
 mv -T ~/.local/bin/claude.new ~/.local/bin/claude
 find ~/.local/share/claude/versions -type f ! -name $1 -delete
 `
